@@ -1,0 +1,329 @@
+//! A backend in memory: a real implementation, and the one that tests look into.
+//!
+//! It remembers every key that was ever written, so that a second write to one key, however long
+//! after, is refused and counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use md5::{Digest, Md5};
+use s3o_model::clock::{Clock, Timestamp};
+use s3o_model::names::BackendName;
+use s3o_model::physical_key::{NameStyle, RESERVED_PREFIX};
+
+use crate::hex::hex;
+use crate::{
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Listed, Page, PartOf, Present, Probe, Span, Traits, UploadedPart,
+    Written, body,
+};
+
+/// A backend in memory.
+pub struct Memory {
+    name: BackendName,
+    put_bytes_max: u64,
+    clock: Option<Arc<dyn Clock>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Stored>,
+    uploads: BTreeMap<String, Upload>,
+    uploads_started: u64,
+    ever_written: BTreeSet<String>,
+    violations: Vec<String>,
+    calls: BTreeMap<&'static str, u64>,
+}
+
+struct Stored {
+    bytes: Bytes,
+    etag: String,
+    modified: Option<Timestamp>,
+}
+
+struct Upload {
+    key: String,
+    parts: BTreeMap<u32, (String, Bytes)>,
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// An empty backend without limits.
+    #[must_use]
+    pub fn new(name: BackendName) -> Self {
+        Self { name, put_bytes_max: u64::MAX, clock: None, state: Mutex::default() }
+    }
+
+    /// Limits what one `put` takes, so that larger bodies go through uploads.
+    #[must_use]
+    pub fn with_put_bytes_max(mut self, put_bytes_max: u64) -> Self {
+        self.put_bytes_max = put_bytes_max;
+        self
+    }
+
+    /// Stamps what is written with this clock, so that listings tell its age.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Every key that is there, s3o's own included.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.lock().objects.keys().cloned().collect()
+    }
+
+    /// The bytes under a key, if any.
+    #[must_use]
+    pub fn bytes(&self, key: &str) -> Option<Bytes> {
+        self.lock().objects.get(key).map(|stored| stored.bytes.clone())
+    }
+
+    /// The bytes of all keys and of all unfinished uploads, s3o's own left out.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        let state = self.lock();
+        let theirs = state.objects.iter().filter(|(key, _)| !key.starts_with(RESERVED_PREFIX));
+        let stored: usize = theirs.map(|(_, stored)| stored.bytes.len()).sum();
+        let parts = state.uploads.values().flat_map(|upload| upload.parts.values());
+        let unfinished: usize = parts.map(|(_, bytes)| bytes.len()).sum();
+        (stored + unfinished) as u64
+    }
+
+    /// How many uploads are neither finished nor aborted.
+    #[must_use]
+    pub fn uploads(&self) -> usize {
+        self.lock().uploads.len()
+    }
+
+    /// How often an operation was called, by the name of its trait method.
+    #[must_use]
+    pub fn calls(&self, operation: &str) -> u64 {
+        self.lock().calls.get(operation).copied().unwrap_or(0)
+    }
+
+    /// The keys that someone tried to write a second time; empty in a healthy run.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        self.lock().violations.clone()
+    }
+
+    /// Places bytes behind s3o's back, as a stranger would.
+    pub fn plant(&self, key: &str, bytes: Bytes) {
+        let stored = self.stored(bytes, None);
+        self.lock().objects.insert(key.to_owned(), stored);
+    }
+
+    /// Loses or replaces bytes behind s3o's back, as a failing disk would; `None` loses them.
+    pub fn corrupt(&self, key: &str, bytes: Option<Bytes>) {
+        match bytes {
+            Some(bytes) => self.plant(key, bytes),
+            None => {
+                self.lock().objects.remove(key);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A test that panicked while it looked inside leaves the maps as valid as they were.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, operation: &'static str) {
+        *self.lock().calls.entry(operation).or_default() += 1;
+    }
+
+    fn stored(&self, bytes: Bytes, etag: Option<String>) -> Stored {
+        let etag = etag.unwrap_or_else(|| hex(&Md5::digest(&bytes)));
+        Stored { bytes, etag, modified: self.clock.as_ref().map(|clock| clock.now()) }
+    }
+
+    fn store_once(&self, key: &str, stored: Stored) -> Result<Written, Error> {
+        let mut state = self.lock();
+        if !state.ever_written.insert(key.to_owned()) || state.objects.contains_key(key) {
+            state.violations.push(key.to_owned());
+            return Err(Error::Refused(format!("{key} was written before")));
+        }
+        let written =
+            Written { size_bytes: stored.bytes.len() as u64, etag: Some(stored.etag.clone()), version_id: None };
+        state.objects.insert(key.to_owned(), stored);
+        Ok(written)
+    }
+}
+
+fn slice(bytes: &Bytes, span: Option<Span>) -> Result<Bytes, Error> {
+    let Some(Span { offset, length }) = span else { return Ok(bytes.clone()) };
+    match offset.checked_add(length) {
+        Some(end) if end <= bytes.len() as u64 => {
+            let (start, end) = (usize::try_from(offset), usize::try_from(end));
+            Ok(bytes.slice(start.unwrap_or(usize::MAX)..end.unwrap_or(usize::MAX)))
+        }
+        _ => Err(Error::Refused("the span reaches beyond the bytes".to_owned())),
+    }
+}
+
+fn listed((key, stored): (&String, &Stored)) -> Listed {
+    Listed {
+        key: key.clone(),
+        size_bytes: stored.bytes.len() as u64,
+        etag: Some(stored.etag.clone()),
+        modified: stored.modified,
+    }
+}
+
+/// Joins the parts that a caller names, and makes the ETag of an upload of them.
+fn join(upload: &Upload, named: &[UploadedPart]) -> Result<(Bytes, String), Error> {
+    let (mut bytes, mut digests) = (BytesMut::new(), Md5::new());
+    let mut previous = 0;
+    for part in named {
+        let Some((etag, content)) = upload.parts.get(&part.number).filter(|(etag, _)| *etag == part.etag) else {
+            return Err(Error::Refused(format!("part {} does not exist", part.number)));
+        };
+        if part.number <= previous {
+            return Err(Error::Refused("parts are not in order".to_owned()));
+        }
+        previous = part.number;
+        bytes.extend_from_slice(content);
+        digests.update(etag.as_bytes());
+    }
+    Ok((bytes.freeze(), format!("{}-{}", hex(&digests.finalize()), named.len())))
+}
+
+#[async_trait]
+impl Backend for Memory {
+    fn name(&self) -> &BackendName {
+        &self.name
+    }
+
+    fn put_bytes_max(&self) -> u64 {
+        self.put_bytes_max
+    }
+
+    async fn probe_traits(&self) -> Result<Traits, Error> {
+        self.count("probe_traits");
+        Ok(Traits { name_style: NameStyle::Exact, etag_is_md5: true, keeps_versions: false, clock_skew_ms: None })
+    }
+
+    async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
+        self.count("put");
+        if size_bytes > self.put_bytes_max {
+            return Err(Error::Refused(format!("{size_bytes} bytes are too many for one put")));
+        }
+        let bytes = body::collect(body, size_bytes).await?;
+        self.store_once(key, self.stored(bytes, None))
+    }
+
+    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+        self.count("get");
+        let state = self.lock();
+        let stored = state.objects.get(key).ok_or(Error::NotFound)?;
+        slice(&stored.bytes, span).map(body::whole)
+    }
+
+    async fn probe(&self, key: &str) -> Probe {
+        self.count("probe");
+        self.lock().objects.get(key).map_or(Probe::Absent, |stored| {
+            Probe::Present(Present { size_bytes: stored.bytes.len() as u64, etag: Some(stored.etag.clone()) })
+        })
+    }
+
+    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
+        self.count("delete_batch");
+        let mut state = self.lock();
+        let answer = |doomed: &Doomed| match state.objects.remove(&doomed.key) {
+            Some(_) => DeleteAnswer::Deleted,
+            None => DeleteAnswer::Absent,
+        };
+        doomed.iter().map(answer).collect()
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
+        self.count("list");
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            Some(_) | None => Bound::Included(prefix),
+        };
+        let own_too = prefix.starts_with(RESERVED_PREFIX);
+        let state = self.lock();
+        let mut found = state
+            .objects
+            .range::<str, _>((from, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .filter(|(key, _)| own_too || !key.starts_with(RESERVED_PREFIX));
+        let items = found.by_ref().take(limit).map(listed).collect();
+        Ok(Page { items, truncated: found.next().is_some() })
+    }
+
+    async fn start_upload(&self, key: &str) -> Result<String, Error> {
+        self.count("start_upload");
+        let mut state = self.lock();
+        state.uploads_started += 1;
+        let upload = format!("upload-{}", state.uploads_started);
+        state.uploads.insert(upload.clone(), Upload { key: key.to_owned(), parts: BTreeMap::new() });
+        Ok(upload)
+    }
+
+    async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
+        self.count("put_part");
+        if size_bytes > self.put_bytes_max {
+            return Err(Error::Refused(format!("{size_bytes} bytes are too many for one part")));
+        }
+        let bytes = body::collect(body, size_bytes).await?;
+        let etag = hex(&Md5::digest(&bytes));
+        let mut state = self.lock();
+        let upload = state.uploads.get_mut(part.upload).filter(|upload| upload.key == part.key);
+        let upload = upload.ok_or_else(|| Error::Refused("no such upload".to_owned()))?;
+        upload.parts.insert(part.number, (etag.clone(), bytes));
+        Ok(UploadedPart { number: part.number, etag })
+    }
+
+    async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
+        self.count("finish_upload");
+        let (bytes, etag) = {
+            let state = self.lock();
+            let found = state.uploads.get(upload).filter(|found| found.key == key);
+            join(found.ok_or_else(|| Error::Refused("no such upload".to_owned()))?, parts)?
+        };
+        let written = self.store_once(key, self.stored(bytes, Some(etag)))?;
+        self.lock().uploads.remove(upload);
+        Ok(written)
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
+        self.count("abort_upload");
+        let mut state = self.lock();
+        if state.uploads.get(upload).is_none_or(|found| found.key != key) {
+            return DeleteAnswer::Absent;
+        }
+        state.uploads.remove(upload);
+        DeleteAnswer::Deleted
+    }
+
+    async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
+        self.count("uploads_of");
+        let state = self.lock();
+        let of_key = state.uploads.iter().filter(|(_, upload)| upload.key == key);
+        Ok(of_key.map(|(id, _)| id.clone()).collect())
+    }
+
+    async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {
+        self.count("read_own");
+        Ok(self.bytes(key))
+    }
+
+    async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
+        self.count("write_own");
+        self.plant(key, body);
+        Ok(())
+    }
+}

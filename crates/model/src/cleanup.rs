@@ -1,0 +1,228 @@
+//! Cleanups: rows that say which bytes must go, and what becomes of them after an attempt.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backoff::Backoff;
+use crate::clock::Timestamp;
+use crate::ids::CleanupId;
+use crate::names::BackendName;
+
+/// Why bytes must go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The object was deleted.
+    Delete,
+    /// The object was overwritten.
+    Overwrite,
+    /// A write was not committed.
+    PutOrphan,
+    /// A part was replaced, left out or given up.
+    Multipart,
+}
+
+impl Reason {
+    /// The word stored in the catalog and shown in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::Overwrite => "overwrite",
+            Self::PutOrphan => "put_orphan",
+            Self::Multipart => "multipart",
+        }
+    }
+}
+
+/// A claimed cleanup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleanup {
+    /// Its identifier.
+    pub id: CleanupId,
+    /// The backend that holds the bytes.
+    pub backend: BackendName,
+    /// Their physical key.
+    pub physical_key: String,
+    /// The backend's version id, where one was recorded.
+    pub backend_version: Option<String>,
+    /// What is known of a backend upload under that key.
+    pub upload: BackendUpload,
+    /// How often the backend refused.
+    pub attempts: u32,
+    /// Set when the write's outcome was unknown: before this moment, absence proves nothing.
+    pub absent_ok_after: Option<Timestamp>,
+}
+
+/// What the catalog knows of a backend upload.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum BackendUpload {
+    /// There is none.
+    #[default]
+    None,
+    /// One was about to start; its id may have been lost.
+    Starting,
+    /// One was started under this id.
+    Started(String),
+}
+
+impl BackendUpload {
+    const STARTING: &'static str = "?";
+
+    /// The text stored in the catalog.
+    #[must_use]
+    pub fn to_column(&self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Starting => Some(Self::STARTING.to_owned()),
+            Self::Started(id) => Some(format!("id:{id}")),
+        }
+    }
+
+    /// Reads what `to_column` wrote.
+    #[must_use]
+    pub fn from_column(column: Option<String>) -> Self {
+        match column {
+            None => Self::None,
+            Some(text) => match text.strip_prefix("id:") {
+                Some(id) => Self::Started(id.to_owned()),
+                None => Self::Starting,
+            },
+        }
+    }
+}
+
+/// What an attempt to delete came to, in the words of the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt {
+    /// The bytes are gone.
+    Deleted,
+    /// There was nothing to delete, and that is proven.
+    Absent,
+    /// The backend is away.
+    Away,
+    /// Nobody can tell.
+    Unknown(String),
+    /// The backend refuses.
+    Refused(String),
+}
+
+/// What becomes of a cleanup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The row goes; the bytes are off the bill.
+    Done,
+    /// The row goes; the bytes were never there or went before.
+    DoneAbsent,
+    /// The backend is away: the claim goes, the row stays as it was.
+    Deferred,
+    /// Look again later; no attempt is spent.
+    Wait {
+        /// How long.
+        delay: Duration,
+        /// Why.
+        why: String,
+    },
+    /// Try again later; one attempt is spent.
+    Retry {
+        /// How long.
+        delay: Duration,
+        /// What the backend said.
+        why: String,
+    },
+}
+
+impl Outcome {
+    /// The word for it in metrics.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Done => "success",
+            Self::DoneAbsent => "success_absent",
+            Self::Deferred | Self::Wait { .. } => "deferred",
+            Self::Retry { .. } => "retry",
+        }
+    }
+}
+
+/// Decides what becomes of a cleanup after one attempt.
+#[must_use]
+pub fn judge(cleanup: &Cleanup, attempt: Attempt, now: Timestamp, backoff: &Backoff, jitter: f64) -> Outcome {
+    match attempt {
+        Attempt::Deleted => Outcome::Done,
+        Attempt::Absent => match cleanup.absent_ok_after {
+            // The write may still be on its way: what is absent now can appear later.
+            Some(moment) if now < moment => {
+                Outcome::Wait { delay: moment.since(now), why: "absent, but a late write may still land".to_owned() }
+            }
+            Some(_) | None => Outcome::DoneAbsent,
+        },
+        // An outage must not spend the row's attempts, or it would give up on everything.
+        Attempt::Away => Outcome::Deferred,
+        Attempt::Unknown(why) => Outcome::Wait { delay: backoff.delay(1, jitter), why },
+        Attempt::Refused(why) => Outcome::Retry { delay: backoff.delay(cleanup.attempts + 1, jitter), why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Attempt, BackendUpload, Cleanup, Outcome, judge};
+    use crate::backoff::Backoff;
+    use crate::clock::Timestamp;
+    use crate::ids::CleanupId;
+    use std::time::Duration;
+
+    const NOW: Timestamp = Timestamp::from_millis(10_000);
+    const BACKOFF: Backoff = Backoff { min: Duration::from_secs(60), max: Duration::from_secs(3600) };
+
+    fn cleanup(attempts: u32, absent_ok_after: Option<i64>) -> Cleanup {
+        Cleanup {
+            id: CleanupId::new(uuid::Uuid::nil()),
+            backend: "disk".parse().expect("valid"),
+            physical_key: "b/k~1".to_owned(),
+            backend_version: None,
+            upload: BackendUpload::None,
+            attempts,
+            absent_ok_after: absent_ok_after.map(Timestamp::from_millis),
+        }
+    }
+
+    fn verdict(row: &Cleanup, attempt: Attempt) -> Outcome {
+        judge(row, attempt, NOW, &BACKOFF, 1.0)
+    }
+
+    #[test]
+    fn an_outage_spends_no_attempt() {
+        assert_eq!(verdict(&cleanup(3, None), Attempt::Away), Outcome::Deferred);
+    }
+
+    #[test]
+    fn refusals_back_off_further_each_time() {
+        let wait = |attempts| match verdict(&cleanup(attempts, None), Attempt::Refused("no".into())) {
+            Outcome::Retry { delay, .. } => delay.as_secs(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([wait(0), wait(1), wait(2)], [60, 120, 240]);
+    }
+
+    #[test]
+    fn absence_counts_only_once_no_late_write_can_land() {
+        assert_eq!(verdict(&cleanup(0, None), Attempt::Absent), Outcome::DoneAbsent);
+        assert_eq!(verdict(&cleanup(0, Some(10_000)), Attempt::Absent), Outcome::DoneAbsent);
+        let Outcome::Wait { delay, .. } = verdict(&cleanup(0, Some(12_500)), Attempt::Absent) else { panic!() };
+        assert_eq!(delay, Duration::from_millis(2_500));
+    }
+
+    #[test]
+    fn a_late_write_that_was_found_is_done() {
+        assert_eq!(verdict(&cleanup(0, Some(99_999)), Attempt::Deleted), Outcome::Done);
+    }
+
+    #[test]
+    fn what_is_known_of_an_upload_survives_the_catalog() {
+        for upload in [BackendUpload::None, BackendUpload::Starting, BackendUpload::Started("?".into())] {
+            assert_eq!(BackendUpload::from_column(upload.to_column()), upload);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The words of s3o: names, records and pure decisions.
+//!
+//! Nothing here waits, reads a database or speaks a protocol, so every decision can be tested
+//! by calling it.
+
+pub mod backoff;
+pub mod bucket;
+pub mod checksum;
+pub mod claim;
+pub mod cleanup;
+pub mod clock;
+pub mod conditions;
+pub mod content;
+pub mod entropy;
+pub mod etag;
+pub mod ids;
+pub mod intent;
+pub mod listing;
+pub mod multipart;
+pub mod names;
+pub mod object;
+pub mod physical_key;
+pub mod placement;
+pub mod quota;
+pub mod range;

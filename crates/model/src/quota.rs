@@ -1,0 +1,27 @@
+//! Room: what a backend may hold and what it holds.
+
+use crate::names::BackendName;
+
+/// The books of one backend, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Books {
+    /// The backend.
+    pub backend: BackendName,
+    /// What it may hold; `None` means no limit.
+    pub limit_bytes: Option<u64>,
+    /// Bytes in locations.
+    pub used_bytes: u64,
+    /// Bytes that wait for cleanup.
+    pub orphan_bytes: u64,
+    /// Bytes reserved by open intents.
+    pub reserved_bytes: u64,
+}
+
+impl Books {
+    /// What is still free; `None` means no limit.
+    #[must_use]
+    pub fn available_bytes(&self) -> Option<u64> {
+        let taken = self.used_bytes.saturating_add(self.orphan_bytes).saturating_add(self.reserved_bytes);
+        self.limit_bytes.map(|limit| limit.saturating_sub(taken))
+    }
+}

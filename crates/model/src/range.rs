@@ -1,0 +1,110 @@
+//! Byte ranges: what a client asked for against what there is.
+
+/// A range as a request states it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RangeSpec {
+    /// From `first` to `last` inclusive, or to the end.
+    From {
+        /// The first byte.
+        first: u64,
+        /// The last byte, where given.
+        last: Option<u64>,
+    },
+    /// The last `length` bytes.
+    Suffix {
+        /// How many.
+        length: u64,
+    },
+}
+
+/// A range that lies within an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteRange {
+    /// The first byte.
+    pub start: u64,
+    /// How many bytes.
+    pub length: u64,
+}
+
+impl ByteRange {
+    /// Everything.
+    #[must_use]
+    pub const fn whole(size_bytes: u64) -> Self {
+        Self { start: 0, length: size_bytes }
+    }
+
+    /// The byte after the last one.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.start + self.length
+    }
+
+    /// What this range and `start..start + length` have in common.
+    #[must_use]
+    pub fn overlap(&self, start: u64, length: u64) -> Option<Self> {
+        let from = self.start.max(start);
+        let to = self.end().min(start + length);
+        (from < to).then_some(Self { start: from, length: to - from })
+    }
+}
+
+/// No byte of the object is in the range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the range lies outside the object")]
+pub struct Unsatisfiable;
+
+impl RangeSpec {
+    /// Cuts the range to an object of this size.
+    pub fn resolve(self, size_bytes: u64) -> Result<ByteRange, Unsatisfiable> {
+        match self {
+            Self::From { first, last } => {
+                let last = last.unwrap_or(u64::MAX).min(size_bytes.saturating_sub(1));
+                if first >= size_bytes || last < first {
+                    return Err(Unsatisfiable);
+                }
+                Ok(ByteRange { start: first, length: last - first + 1 })
+            }
+            Self::Suffix { length } => {
+                let length = length.min(size_bytes);
+                if length == 0 {
+                    return Err(Unsatisfiable);
+                }
+                Ok(ByteRange { start: size_bytes - length, length })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ByteRange, RangeSpec, Unsatisfiable};
+
+    const fn from(first: u64, last: Option<u64>) -> RangeSpec {
+        RangeSpec::From { first, last }
+    }
+
+    #[test]
+    fn ranges_are_cut_to_the_object() {
+        assert_eq!(from(0, Some(3)).resolve(10), Ok(ByteRange { start: 0, length: 4 }));
+        assert_eq!(from(8, Some(99)).resolve(10), Ok(ByteRange { start: 8, length: 2 }));
+        assert_eq!(from(4, None).resolve(10), Ok(ByteRange { start: 4, length: 6 }));
+        assert_eq!(RangeSpec::Suffix { length: 3 }.resolve(10), Ok(ByteRange { start: 7, length: 3 }));
+        assert_eq!(RangeSpec::Suffix { length: 30 }.resolve(10), Ok(ByteRange { start: 0, length: 10 }));
+    }
+
+    #[test]
+    fn a_range_without_a_byte_is_unsatisfiable() {
+        for range in [from(10, None), from(5, Some(4)), RangeSpec::Suffix { length: 0 }] {
+            assert_eq!(range.resolve(10), Err(Unsatisfiable), "{range:?}");
+        }
+        assert_eq!(from(0, None).resolve(0), Err(Unsatisfiable));
+        assert_eq!(RangeSpec::Suffix { length: 1 }.resolve(0), Err(Unsatisfiable));
+    }
+
+    #[test]
+    fn overlaps_are_exact() {
+        let range = ByteRange { start: 5, length: 10 };
+        assert_eq!(range.overlap(0, 6), Some(ByteRange { start: 5, length: 1 }));
+        assert_eq!(range.overlap(15, 5), None);
+    }
+}

@@ -1,0 +1,124 @@
+"""What every black-box test stands on: a running server per kind of backend, and fresh buckets on it.
+
+`S3O_BIN` names the binary. `S3O_TEST_S3_*` name a real S3 server for the `s3` backend; without them one is started.
+`S3O_TEST_STANDIN=http://127.0.0.1:PORT` (with `_KEY` and `_SECRET`) runs the protocol tests against another S3 server
+instead of s3o: a way to test the tests.
+"""
+
+import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import seaweed
+from running import Endpoint, Server
+from signing import Credentials
+
+BACKENDS = ("fs", "s3")
+STANDIN = os.environ.get("S3O_TEST_STANDIN")
+LOG_TAIL_CHARACTERS = 6000
+_seaweed = {}
+
+
+def pytest_configure(config):
+    """One S3 server for the whole run; the workers of a parallel run inherit its address."""
+    if hasattr(config, "workerinput") or config.option.collectonly or STANDIN or "S3O_TEST_S3_ENDPOINT" in os.environ:
+        return
+    folder = tempfile.mkdtemp(prefix="s3o-seaweed-")
+    _seaweed["folder"] = folder
+    _seaweed["process"], endpoint = seaweed.start(folder)
+    os.environ["S3O_TEST_S3_ENDPOINT"] = endpoint
+    os.environ["S3O_TEST_S3_ACCESS_KEY"] = seaweed.ACCESS_KEY
+    os.environ["S3O_TEST_S3_SECRET_KEY"] = seaweed.SECRET_KEY
+
+
+def pytest_unconfigure(config):
+    if "process" in _seaweed:
+        _seaweed["process"].kill()
+        _seaweed["process"].wait()
+    if "folder" in _seaweed:
+        shutil.rmtree(_seaweed["folder"], ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows what its servers said."""
+    report = yield
+    if report.failed:
+        servers = {id(value): value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Server)}
+        for server in [*servers.values(), *getattr(item, "started_servers", [])]:
+            report.sections.append((f"log of {server.folder}", server.log()[-LOG_TAIL_CHARACTERS:]))
+    return report
+
+
+@pytest.fixture(scope="session", params=["standin"] if STANDIN else BACKENDS)
+def server(request, tmp_path_factory):
+    """A server of the given backend kind, shared by all tests of the run: use fresh buckets."""
+    if STANDIN:
+        key = os.environ.get("S3O_TEST_STANDIN_KEY", seaweed.ACCESS_KEY)
+        secret = os.environ.get("S3O_TEST_STANDIN_SECRET", seaweed.SECRET_KEY)
+        yield Endpoint(urlsplit(STANDIN).port, {"admin": Credentials(key, secret)})
+        return
+    backend = seaweed.fresh_bucket() if request.param == "s3" else None
+    running = Server(tmp_path_factory.mktemp(request.param), backend)
+    try:
+        yield running.start()
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def own_server(request, tmp_path):
+    """Makes servers that only this test uses, on folders, and stops them after it."""
+    if STANDIN:
+        pytest.skip("needs the s3o binary")
+    request.node.started_servers = started = []
+
+    def make(name="server", **options):
+        started.append(Server(Path(tmp_path) / name, **options))
+        return started[-1]
+
+    yield make
+    for server in started:
+        if server.process and server.process.poll() is None:
+            server.kill()
+
+
+@pytest.fixture(scope="session")
+def s3o_only():
+    """For facts that only s3o promises, not every S3 server."""
+    if STANDIN:
+        pytest.skip("a promise of s3o alone")
+
+
+@pytest.fixture
+def s3(server):
+    """boto3 with the admin key."""
+    return server.s3()
+
+
+@pytest.fixture
+def raw(server):
+    """Hand-signed requests with the admin key."""
+    return server.raw()
+
+
+@pytest.fixture
+def new_bucket(s3):
+    """Makes buckets with names of their own."""
+
+    def make(prefix="test"):
+        name = f"{prefix}-{uuid.uuid4().hex[:12]}"
+        s3.create_bucket(Bucket=name)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def bucket(new_bucket):
+    return new_bucket()

@@ -1,0 +1,132 @@
+"""A throw-away SeaweedFS: the real S3 server behind the `s3` backend.
+
+As a program (`seaweed.py FOLDER`) it starts one, prints `export` lines for a shell, and leaves it running; its process
+id is the first line's value, for the caller to end.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ports import free_ports
+
+ACCESS_KEY = "seaweed-key"
+SECRET_KEY = "seaweed-secret-for-tests"
+START_SECONDS = 60
+
+
+def connect(endpoint, access_key=ACCESS_KEY, secret_key=SECRET_KEY):
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+        config=Config(
+            s3={"addressing_style": "path"},
+            connect_timeout=5,
+            read_timeout=30,
+            retries={"total_max_attempts": 1},
+        ),
+    )
+
+
+def program():
+    """`weed` beside this Python, or wherever the shell finds it."""
+    beside = Path(sys.executable).parent / "weed"
+    found = str(beside) if beside.exists() else shutil.which("weed")
+    assert found, "weed is not installed: run scripts/setup.sh"
+    return found
+
+
+def start(folder):
+    """Starts a server in `folder`; returns its process and its endpoint once it takes writes."""
+    folder = Path(folder)
+    (folder / "weed").mkdir(parents=True, exist_ok=True)
+    identities = folder / "s3.json"
+    identities.write_text(
+        json.dumps(
+            {
+                "identities": [
+                    {
+                        "name": "tests",
+                        "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+                        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+                    }
+                ]
+            }
+        )
+    )
+    names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
+    names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
+    ports = dict(zip(names, free_ports(len(names))))
+    command = [program(), "server", f"-dir={folder / 'weed'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+    command += ["-filer", "-s3", f"-s3.config={identities}", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+    command += ["-volume.max=64", "-master.volumeSizeLimitMB=256", "-volume.preStopSeconds=0"]
+    command += [f"-{name}={port}" for name, port in ports.items()]
+    with open(folder / "weed.log", "wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, start_new_session=True
+        )
+    endpoint = f"http://127.0.0.1:{ports['s3.port']}"
+    try:
+        warm_up(process, endpoint)
+    except BaseException:
+        process.kill()
+        sys.stderr.write((folder / "weed.log").read_text(errors="replace")[-4000:])
+        raise
+    return process, endpoint
+
+
+def warm_up(process, endpoint):
+    """The first writes are slow while volumes grow: take that cost before any test is timed."""
+    client = connect(endpoint)
+    deadline = time.monotonic() + START_SECONDS
+    bucket = f"warm-{uuid.uuid4().hex[:8]}"
+    while True:
+        assert process.poll() is None, "SeaweedFS ended while starting"
+        try:
+            client.create_bucket(Bucket=bucket)
+            client.put_object(Bucket=bucket, Key="warm", Body=b"warm")
+            client.get_object(Bucket=bucket, Key="warm")["Body"].read()
+            client.delete_object(Bucket=bucket, Key="warm")
+            return
+        except (BotoCoreError, ClientError):
+            assert time.monotonic() < deadline, "SeaweedFS takes no writes"
+            time.sleep(0.2)
+
+
+def fresh_bucket():
+    """A new bucket on the server that the environment names, as settings for an `s3` backend."""
+    endpoint = os.environ["S3O_TEST_S3_ENDPOINT"]
+    access_key = os.environ["S3O_TEST_S3_ACCESS_KEY"]
+    secret_key = os.environ["S3O_TEST_S3_SECRET_KEY"]
+    bucket = f"backend-{uuid.uuid4().hex[:12]}"
+    connect(endpoint, access_key, secret_key).create_bucket(Bucket=bucket)
+    return {
+        "name": "store",
+        "kind": "s3",
+        "endpoint": endpoint,
+        "region": "us-east-1",
+        "bucket": bucket,
+        "access_key_id": access_key,
+        "secret_access_key": secret_key,
+        "path_style": True,
+    }
+
+
+if __name__ == "__main__":
+    started, address = start(sys.argv[1])
+    print(f"S3O_TEST_S3_PID={started.pid}")
+    print(f"export S3O_TEST_S3_ENDPOINT={address}")
+    print(f"export S3O_TEST_S3_ACCESS_KEY={ACCESS_KEY}")
+    print(f"export S3O_TEST_S3_SECRET_KEY={SECRET_KEY}")
