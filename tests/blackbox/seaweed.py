@@ -1,12 +1,13 @@
 """A throw-away SeaweedFS: the real S3 server behind the `s3` backend.
 
-As a program (`seaweed.py FOLDER`) it starts one, prints `export` lines for a shell, and leaves it running; its process
-id is the first line's value, for the caller to end.
+As a program (`seaweed.py FOLDER FILE`) it runs one until it is told to end, and writes `export` lines for a shell into
+the file as soon as the server takes writes.
 """
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -66,12 +67,14 @@ def start(folder):
             }
         )
     )
+    # Every bucket is a collection of volumes of its own; one at a time is enough for tests.
+    (folder / "master.toml").write_text("[master.volume_growth]\ncopy_1 = 1\n")
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
     names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
     ports = dict(zip(names, free_ports(len(names))))
     command = [program(), "server", f"-dir={folder / 'weed'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += ["-filer", "-s3", f"-s3.config={identities}", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-    command += ["-volume.max=64", "-master.volumeSizeLimitMB=256", "-volume.preStopSeconds=0"]
+    command += ["-volume.max=1000", "-master.volumeSizeLimitMB=256", "-volume.preStopSeconds=0"]
     command += [f"-{name}={port}" for name, port in ports.items()]
     with open(folder / "weed.log", "wb") as log:
         process = subprocess.Popen(
@@ -124,9 +127,23 @@ def fresh_bucket():
     }
 
 
+def serve(folder, environment):
+    """Runs a server until told to end, or until the shell that asked for it is gone."""
+    parent = os.getppid()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    process, endpoint = start(folder)
+    try:
+        lines = [f"export S3O_TEST_S3_ENDPOINT={endpoint}"]
+        lines += [f"export S3O_TEST_S3_ACCESS_KEY={ACCESS_KEY}", f"export S3O_TEST_S3_SECRET_KEY={SECRET_KEY}"]
+        unfinished = Path(f"{environment}.unfinished")
+        unfinished.write_text("\n".join(lines) + "\n")
+        unfinished.rename(environment)
+        while process.poll() is None and os.getppid() == parent:
+            time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+
+
 if __name__ == "__main__":
-    started, address = start(sys.argv[1])
-    print(f"S3O_TEST_S3_PID={started.pid}")
-    print(f"export S3O_TEST_S3_ENDPOINT={address}")
-    print(f"export S3O_TEST_S3_ACCESS_KEY={ACCESS_KEY}")
-    print(f"export S3O_TEST_S3_SECRET_KEY={SECRET_KEY}")
+    serve(sys.argv[1], sys.argv[2])

@@ -16,12 +16,22 @@ use s3o_model::names::BackendName;
 use s3o_model::physical_key::NameStyle;
 
 pub mod body;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod error;
+pub mod fleet;
+pub mod fs;
 mod hex;
+pub mod identity;
+pub mod layers;
 pub mod memory;
+pub mod s3;
 
 pub use error::{BodyError, Error};
+pub use fleet::Fleet;
+pub use fs::{Fs, FsOptions};
 pub use memory::Memory;
+pub use s3::{S3, S3Options};
 
 /// Bytes on their way; a consumer that drops it stops the producer.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
@@ -179,7 +189,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Makes the key visible from the parts.
     async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error>;
 
-    /// Forgets an upload and frees its parts; one that does not exist is `Absent`.
+    /// Forgets an upload and frees its parts; one that does not exist is `Absent`, or `Deleted`
+    /// where the store does not tell the two apart.
     async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer;
 
     /// The unfinished uploads of exactly this key.

@@ -1,1 +1,65 @@
-//! Room.
+//! What we know: the catalog of buckets, objects, contents, intents and cleanups.
+//!
+//! A method of a role is one whole, named transaction. Underneath it is a unit of work that a
+//! small driver runs atomically; no transaction handle leaves this room, and no SQL lives outside
+//! it.
+
+mod buckets;
+mod cleanups;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod contents;
+pub mod driver;
+mod error;
+mod identities;
+mod intents;
+mod migrations;
+mod objects;
+mod quotas;
+mod release;
+pub mod unit;
+mod uploads;
+
+use std::sync::Arc;
+
+pub use buckets::Buckets;
+pub use cleanups::{Cleanups, Depths, Settlement};
+pub use contents::Contents;
+pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};
+pub use driver::{Driver, Effort};
+pub use error::{Error, Verdict};
+pub use identities::{Identities, KnownBackend};
+pub use intents::{Intents, Late, Stage};
+pub use objects::{CommitPut, Committed, Numbered, Objects, PutRow, Resolved, WholeContent};
+pub use quotas::Quotas;
+pub use uploads::{CommitPart, CompleteRow, PartSource, Uploads};
+
+/// The catalog: all roles over one driver.
+#[derive(Clone)]
+pub struct Catalog {
+    driver: Arc<dyn Driver>,
+}
+
+impl Catalog {
+    /// A catalog over this driver.
+    #[must_use]
+    pub fn new(driver: Arc<dyn Driver>) -> Self {
+        Self { driver }
+    }
+
+    /// What the driver has done so far.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.driver.effort()
+    }
+}
+
+impl Catalog {
+    async fn read(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
+        self.driver.read(unit::Statement { sql, params, guard: None }).await
+    }
+
+    async fn write(&self, unit: unit::Unit) -> Result<Vec<unit::Answer>, Error> {
+        self.driver.write(unit).await
+    }
+}

@@ -1,1 +1,35 @@
-//! Room.
+//! What a request means: one file per operation.
+//!
+//! The engine knows the catalog and the backends and brings them together: an intent before every
+//! write, a queue row before every delete, no backend call inside a transaction.
+
+mod body;
+mod buckets;
+mod bucket_tags;
+mod copy_object;
+mod delete_object;
+mod delete_objects;
+pub mod digest;
+mod engine;
+pub mod error;
+mod get_object;
+mod head_object;
+pub mod leases;
+mod list_objects;
+pub mod multipart;
+mod object_tags;
+mod put_object;
+mod read;
+pub mod tasks;
+mod write;
+
+pub use buckets::Created;
+pub use copy_object::{Copied, CopyObject, CopySource};
+pub use delete_object::DeleteObject;
+pub use delete_objects::{DeleteFailure, DeleteTarget};
+pub use engine::{Engine, Parts as EngineParts, Settings};
+pub use error::Error;
+pub use get_object::{GetObject, Opened};
+pub use head_object::{Found, Wanted};
+pub use put_object::{Declared, PutObject, Stored, Trailer};
+pub use s3o_backend::{BodyError, ByteStream};

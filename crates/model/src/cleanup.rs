@@ -178,7 +178,7 @@ mod tests {
 
     fn cleanup(attempts: u32, absent_ok_after: Option<i64>) -> Cleanup {
         Cleanup {
-            id: CleanupId::new(uuid::Uuid::nil()),
+            id: CleanupId(1),
             backend: "disk".parse().expect("valid"),
             physical_key: "b/k~1".to_owned(),
             backend_version: None,

@@ -65,10 +65,6 @@ id_type!(
     WriteId
 );
 id_type!(
-    /// Names one cleanup.
-    CleanupId
-);
-id_type!(
     /// Names one multipart upload.
     UploadId
 );
@@ -88,6 +84,10 @@ id_type!(
     /// Names one request.
     RequestId
 );
+
+/// A cleanup's number, given by the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CleanupId(pub i64);
 
 /// A bucket's never-reused number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

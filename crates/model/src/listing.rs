@@ -49,6 +49,18 @@ pub struct ListPage<T> {
     pub next_after: Option<String>,
 }
 
+impl<T> ListPage<T> {
+    /// The same page with other rows.
+    #[must_use]
+    pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> ListPage<U> {
+        let entries = self.entries.into_iter().map(|entry| match entry {
+            Entry::Row(row) => Entry::Row(change(row)),
+            Entry::Prefix(prefix) => Entry::Prefix(prefix),
+        });
+        ListPage { entries: entries.collect(), next_after: self.next_after }
+    }
+}
+
 /// The next rows that a scan needs: keys in `from..before`, in byte order, at most `limit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {

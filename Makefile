@@ -1,0 +1,20 @@
+# The commands of everyday work. `make run` serves on embedded defaults; `make test` runs every test there is.
+
+CARGO ?= cargo
+
+.PHONY: run test check bench setup
+
+run: ## build and serve on embedded defaults: SQLite and a local folder below ./s3o-data
+	$(CARGO) run --release --bin s3o -- serve
+
+test: ## every test, with what it needs installed, started and stopped again
+	scripts/test.sh
+
+check: ## all that a machine can judge without running the product
+	scripts/check.sh
+
+bench: ## build for speed, start a private server, load it, print a table
+	scripts/bench.sh
+
+setup: ## install what the tests need
+	scripts/setup.sh

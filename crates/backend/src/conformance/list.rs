@@ -1,0 +1,88 @@
+//! Facts about listings.
+
+use s3o_model::physical_key::RESERVED_PREFIX;
+
+use super::{fresh_folder, list_all, pattern, put};
+use crate::Backend;
+use bytes::Bytes;
+
+/// In byte order, which is neither that of folders nor that of any language.
+const NAMES: [&str; 12] = ["A", "B/x", "a", "a!", "a-b", "a.b", "a0/b/c/d", "a0/b/e", "a=2F", "b/z", "ba", "\u{e9}"];
+
+async fn fill(backend: &dyn Backend) -> (String, Vec<String>) {
+    let folder = fresh_folder();
+    let keys: Vec<String> = NAMES.iter().map(|name| format!("{folder}/{name}")).collect();
+    for key in keys.iter().rev() {
+        put(backend, key, &pattern(3)).await;
+    }
+    (folder, keys)
+}
+
+/// Keys come in the order of their bytes.
+pub async fn keys_come_in_byte_order(backend: &dyn Backend) {
+    let (folder, keys) = fill(backend).await;
+    let listed = list_all(backend, &format!("{folder}/"), 1000).await;
+    assert_eq!(listed, keys);
+    assert!(listed.is_sorted());
+}
+
+/// However small the pages, every key comes once.
+pub async fn pages_join_without_gap_or_overlap(backend: &dyn Backend) {
+    let (folder, keys) = fill(backend).await;
+    for limit in [1, 2, 3, 5, NAMES.len() - 1, NAMES.len()] {
+        assert_eq!(list_all(backend, &folder, limit).await, keys, "pages of {limit}");
+    }
+}
+
+/// A prefix is a text, not a folder.
+pub async fn a_prefix_need_not_end_a_folder(backend: &dyn Backend) {
+    let (folder, keys) = fill(backend).await;
+    for prefix in ["a", "a0", "a0/", "a0/b", "a0/b/", "b", "b/z", "zz", "a0/b/c/d/e"] {
+        let prefix = format!("{folder}/{prefix}");
+        let expected: Vec<_> = keys.iter().filter(|key| key.starts_with(&prefix)).cloned().collect();
+        assert_eq!(list_all(backend, &prefix, 2).await, expected, "{prefix}");
+    }
+}
+
+/// A listing goes on after a key whether or not the key is there.
+pub async fn a_start_need_not_exist(backend: &dyn Backend) {
+    let (folder, keys) = fill(backend).await;
+    for after in ["", "a", "a-", "a/", "a0", "a0/b", "a0/b/c/d", "a0/b/d", "b", "b/", "zz", "\u{ea}"] {
+        let after = format!("{folder}/{after}");
+        let page = backend.list(&folder, Some(&after), 1000).await.expect("list");
+        let listed: Vec<_> = page.items.into_iter().map(|item| item.key).collect();
+        let expected: Vec<_> = keys.iter().filter(|key| **key > after).cloned().collect();
+        assert_eq!(listed, expected, "after {after}");
+    }
+}
+
+/// A listing tells lengths.
+pub async fn sizes_are_told(backend: &dyn Backend) {
+    let folder = fresh_folder();
+    for size in [0, 1, 1000] {
+        put(backend, &format!("{folder}/{size:04}"), &pattern(size)).await;
+    }
+    let page = backend.list(&folder, None, 10).await.expect("list");
+    let sizes: Vec<_> = page.items.iter().map(|item| item.size_bytes).collect();
+    assert_eq!(sizes, [0, 1, 1000]);
+}
+
+/// An empty listing says that it is whole.
+pub async fn nothing_found_is_a_whole_listing(backend: &dyn Backend) {
+    let page = backend.list(&fresh_folder(), None, 10).await.expect("list");
+    assert!(page.items.is_empty() && !page.truncated);
+}
+
+/// What is s3o's own shows only to those who ask for it.
+pub async fn own_objects_are_left_out(backend: &dyn Backend) {
+    let folder = fresh_folder();
+    let own = format!("{RESERVED_PREFIX}{folder}/own");
+    backend.write_own(&own, Bytes::from("x")).await.expect("written");
+    put(backend, &format!("{folder}/k"), &pattern(1)).await;
+    assert_eq!(list_all(backend, &format!("{RESERVED_PREFIX}{folder}"), 10).await, [own]);
+    for limit in [1, 1000] {
+        let page = backend.list("", None, limit).await.expect("list");
+        assert!(!page.items.is_empty());
+        assert!(page.items.iter().all(|item| !item.key.starts_with(RESERVED_PREFIX)));
+    }
+}

@@ -1,0 +1,38 @@
+//! Facts about s3o's own objects.
+
+use bytes::Bytes;
+use s3o_model::physical_key::RESERVED_PREFIX;
+
+use super::{fresh_folder, list_all};
+use crate::Backend;
+
+/// Own objects, and only they, may be written again.
+pub async fn own_objects_are_replaced(backend: &dyn Backend) {
+    let key = format!("{RESERVED_PREFIX}{}/own.json", fresh_folder());
+    for text in ["first", "second, which is longer", "third"] {
+        backend.write_own(&key, Bytes::from(text)).await.expect("written");
+        assert_eq!(backend.read_own(&key).await.expect("read"), Some(Bytes::from(text)));
+    }
+}
+
+/// What is proven absent is `None`.
+pub async fn a_missing_own_object_is_none(backend: &dyn Backend) {
+    let key = format!("{RESERVED_PREFIX}{}/own.json", fresh_folder());
+    assert_eq!(backend.read_own(&key).await.expect("read"), None);
+}
+
+/// Finding out what a backend does leaves nothing behind.
+pub async fn traits_leave_nothing_behind(backend: &dyn Backend) {
+    let traits = backend.probe_traits().await.expect("traits");
+    assert!(!traits.keeps_versions);
+    let skew = traits.clock_skew_ms.unwrap_or(0);
+    assert!(skew.abs() < 5_000, "{skew}");
+    // Another fact may be probing right now, so what is left must go by itself.
+    for _ in 0..100 {
+        if list_all(backend, &format!("{RESERVED_PREFIX}probe/"), 10).await.is_empty() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the probe left something behind");
+}

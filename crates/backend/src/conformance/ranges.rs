@@ -1,0 +1,54 @@
+//! Facts about parts of a body.
+
+use super::{fresh_folder, pattern, put, read};
+use crate::{Backend, Error, Span};
+
+/// First, last, middle and all.
+pub async fn every_span_reads_exactly(backend: &dyn Backend) {
+    let key = format!("{}/k", fresh_folder());
+    let bytes = pattern(10);
+    put(backend, &key, &bytes).await;
+    for (offset, length) in [(0, 1), (9, 1), (3, 4), (0, 10), (1, 9)] {
+        let span = Span { offset, length };
+        let read = read(backend, &key, Some(span)).await.expect("read");
+        let start = usize::try_from(offset).expect("small");
+        assert_eq!(read, bytes[start..start + usize::try_from(length).expect("small")], "{span:?}");
+    }
+}
+
+/// A span longer than any chunk, at an odd place.
+pub async fn a_span_across_chunks_reads_exactly(backend: &dyn Backend) {
+    let key = format!("{}/k", fresh_folder());
+    let bytes = pattern(1_500_000);
+    put(backend, &key, &bytes).await;
+    let read = read(backend, &key, Some(Span { offset: 300_001, length: 900_007 })).await.expect("read");
+    assert!(read == bytes[300_001..1_200_008]);
+}
+
+/// No bytes can be asked for, even at the very end.
+pub async fn a_span_of_nothing_is_empty(backend: &dyn Backend) {
+    let key = format!("{}/k", fresh_folder());
+    put(backend, &key, &pattern(10)).await;
+    for offset in [0, 5, 10] {
+        assert!(read(backend, &key, Some(Span { offset, length: 0 })).await.expect("read").is_empty());
+    }
+}
+
+/// A span that reaches beyond the end is refused, not shortened.
+pub async fn a_span_beyond_the_end_is_refused(backend: &dyn Backend) {
+    let key = format!("{}/k", fresh_folder());
+    put(backend, &key, &pattern(10)).await;
+    for (offset, length) in [(5, 6), (10, 1), (0, 11), (100, 1), (11, 0), (u64::MAX, 2)] {
+        let answer = read(backend, &key, Some(Span { offset, length })).await;
+        assert!(matches!(answer, Err(Error::Refused(_))), "{offset}+{length}: {answer:?}");
+    }
+}
+
+/// A span of a key that is not there is not found.
+pub async fn a_span_of_a_missing_key_is_not_found(backend: &dyn Backend) {
+    let key = format!("{}/k", fresh_folder());
+    for length in [0, 1] {
+        let answer = backend.get(&key, Some(Span { offset: 0, length })).await;
+        assert!(matches!(answer.err(), Some(Error::NotFound)));
+    }
+}

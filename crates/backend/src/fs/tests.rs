@@ -1,0 +1,147 @@
+//! Facts that only a folder has: roots that come and go, drafts, empty folders, odd files.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::stream;
+
+use super::{Fs, FsOptions};
+use crate::identity::{IDENTITY_KEY, Identity};
+use crate::{Backend, BodyError, DeleteAnswer, Doomed, Error, Probe, body};
+
+fn open(root: &Path) -> Fs {
+    Fs::open("disk".parse().expect("valid"), root.to_owned(), FsOptions::default())
+}
+
+fn doomed(key: &str) -> Vec<Doomed> {
+    vec![Doomed { key: key.to_owned(), version_id: None }]
+}
+
+async fn put(fs: &Fs, key: &str) -> Result<crate::Written, Error> {
+    fs.put(key, 3, body::whole(Bytes::from("abc"))).await
+}
+
+#[tokio::test]
+async fn a_missing_root_is_away_and_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("disk");
+    let fs = open(&root);
+    assert!(matches!(put(&fs, "b/k").await, Err(Error::Away(_))));
+    assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
+    assert!(matches!(fs.list("", None, 10).await, Err(Error::Away(_))));
+    assert!(matches!(fs.delete_batch(&doomed("b/k")).await[0], DeleteAnswer::Away(_)));
+    assert!(!root.exists());
+    std::fs::create_dir(&root).expect("mounting");
+    put(&fs, "b/k").await.expect("it is back");
+}
+
+#[tokio::test]
+async fn a_root_is_made_only_on_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = FsOptions { create: true, ..FsOptions::default() };
+    let fs = Fs::open("disk".parse().expect("valid"), folder.path().join("deep/disk"), options);
+    put(&fs, "b/k").await.expect("made");
+    std::fs::remove_dir_all(folder.path().join("deep")).expect("unmounting");
+    assert!(matches!(put(&fs, "b/l").await, Err(Error::Away(_))));
+    assert!(!folder.path().join("deep").exists());
+}
+
+#[tokio::test]
+async fn another_folder_at_the_same_path_is_away_unless_it_is_the_same_backend() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (root, aside) = (folder.path().join("disk"), folder.path().join("aside"));
+    std::fs::create_dir(&root).expect("a root");
+    let fs = open(&root);
+    put(&fs, "b/k").await.expect("written");
+    let identity = |mark: &str| Identity {
+        cluster: "c".to_owned(),
+        backend: "disk".parse().expect("valid"),
+        mark: mark.to_owned(),
+    };
+    fs.write_own(IDENTITY_KEY, identity("m1").encode()).await.expect("written");
+    std::fs::rename(&root, &aside).expect("unmounting");
+    std::fs::create_dir(&root).expect("a bare mount point");
+    assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
+    assert!(matches!(fs.get("b/k", None).await, Err(Error::Away(_))));
+    assert!(matches!(fs.read_own(IDENTITY_KEY).await, Err(Error::Away(_))));
+    std::fs::create_dir(root.join(".s3o")).expect("a folder");
+    std::fs::write(root.join(IDENTITY_KEY), identity("m2").encode()).expect("the disk, mounted elsewhere");
+    assert!(matches!(fs.probe("b/k").await, Probe::Absent));
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_leaves_no_draft() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fs = open(folder.path());
+    let chunks = (0..40).map(|_| Ok(Bytes::from(vec![1; 64 * 1024])));
+    let broken = chunks.chain([Err(BodyError::Broken("hung up".to_owned()))]);
+    let answer = fs.put("b/k", 100 * 64 * 1024, Box::pin(stream::iter(broken))).await;
+    assert!(matches!(answer, Err(Error::Body(BodyError::Broken(_)))));
+    assert!(fs.list(".s3o/tmp/", None, 10).await.expect("listed").items.is_empty());
+    assert_eq!(fs.probe("b/k").await, Probe::Absent);
+}
+
+#[tokio::test]
+async fn deleting_removes_the_draft_and_the_emptied_folders() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fs = open(folder.path());
+    let key = "b/x/y/k~00000000000000000000000000000001";
+    put(&fs, key).await.expect("written");
+    std::fs::write(folder.path().join(".s3o/tmp/00000000000000000000000000000001"), "left").expect("a draft");
+    assert_eq!(fs.delete_batch(&doomed(key)).await, [DeleteAnswer::Deleted]);
+    assert!(!folder.path().join("b").exists());
+    assert!(fs.list(".s3o/tmp/", None, 10).await.expect("listed").items.is_empty());
+    std::fs::write(folder.path().join(".s3o/tmp/00000000000000000000000000000001"), "left").expect("a draft");
+    assert_eq!(fs.delete_batch(&doomed(key)).await, [DeleteAnswer::Deleted]);
+    assert_eq!(fs.delete_batch(&doomed(key)).await, [DeleteAnswer::Absent]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_and_the_removal_of_empty_folders_do_not_disturb_each_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fs = std::sync::Arc::new(open(folder.path()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for writer in 0..4 {
+        let fs = fs.clone();
+        tasks.spawn(async move {
+            for round in 0..50 {
+                let key = format!("b/same/folder/{writer}-{round}");
+                put(&fs, &key).await.expect("written");
+                assert_eq!(fs.delete_batch(&doomed(&key)).await, [DeleteAnswer::Deleted]);
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
+    assert!(!folder.path().join("b").exists());
+}
+
+#[tokio::test]
+async fn symbolic_links_are_never_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let outside = tempfile::tempdir().expect("a folder");
+    std::fs::write(outside.path().join("k"), "secret").expect("a file");
+    std::os::unix::fs::symlink(outside.path(), folder.path().join("b")).expect("a link");
+    let fs = open(folder.path());
+    assert!(put(&fs, "b/new").await.is_err());
+    assert!(fs.get("b/k", None).await.is_err());
+    assert!(fs.list("", None, 10).await.expect("listed").items.is_empty());
+    assert_ne!(fs.delete_batch(&doomed("b/k")).await, [DeleteAnswer::Deleted]);
+    assert!(outside.path().join("k").exists() && !outside.path().join("new").exists());
+}
+
+#[tokio::test]
+async fn empty_folders_do_not_end_a_listing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["a", "b", "c", "d"] {
+        std::fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    std::fs::write(folder.path().join("d/k"), "abc").expect("a file");
+    std::fs::write(folder.path().join("e"), "abc").expect("a file");
+    let fs = open(folder.path());
+    let page = fs.list("", None, 1).await.expect("listed");
+    assert_eq!((page.items[0].key.as_str(), page.truncated), ("d/k", true));
+    let page = fs.list("", Some("d/k"), 1).await.expect("listed");
+    assert_eq!((page.items[0].key.as_str(), page.truncated), ("e", false));
+}

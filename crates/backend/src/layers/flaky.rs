@@ -1,0 +1,332 @@
+//! Faults on purpose: every call has a number, and any of them can be made to fail.
+//!
+//! Calls are numbered from one in the order in which they begin, so a test can count the calls of
+//! a healthy run and then fail each of them in turn. Without a plan it changes nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use s3o_model::entropy::Entropy;
+use s3o_model::names::BackendName;
+
+use crate::{
+    Backend, BodyError, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    UploadedPart, Written,
+};
+
+/// What goes wrong with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The call fails and has no effect.
+    Before,
+    /// The call takes effect and its answer is lost.
+    After,
+    /// The call is answered late.
+    Delay(Duration),
+    /// The stream of bytes, in or out, breaks after this many.
+    Cut(u64),
+    /// Only every other key of a batch is tried; the rest is answered `Away`.
+    PartialBatch,
+    /// A 404 that does not come from the store: a probe knows nothing, a read is away.
+    Wrong404,
+    /// A page holds at most one key and says that more may follow.
+    ShortPage,
+}
+
+/// One call that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Its number, from one.
+    pub number: u64,
+    /// The name of the trait method.
+    pub operation: &'static str,
+    /// The key, prefix or first key of the batch.
+    pub key: String,
+    /// What went wrong with it, if anything.
+    pub fault: Option<Fault>,
+}
+
+/// A backend that fails by plan.
+pub struct Flaky {
+    inner: SharedBackend,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Default)]
+struct Plan {
+    faults: BTreeMap<u64, Fault>,
+    away: bool,
+    made: Vec<Call>,
+}
+
+impl fmt::Debug for Flaky {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flaky").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl Flaky {
+    /// Wraps a backend; nothing fails yet.
+    #[must_use]
+    pub fn new(inner: SharedBackend) -> Self {
+        Self { inner, plan: Mutex::default() }
+    }
+
+    /// How many calls were made so far.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.lock().made.len() as u64
+    }
+
+    /// Every call that was made so far.
+    #[must_use]
+    pub fn log(&self) -> Vec<Call> {
+        self.lock().made.clone()
+    }
+
+    /// Makes the call with this number fail.
+    pub fn fail_call(&self, number: u64, fault: Fault) {
+        self.lock().faults.insert(number, fault);
+    }
+
+    /// Makes about this share of the next calls fail, each in a way that the source of
+    /// randomness picks; one seed gives one plan.
+    pub fn fail_some(&self, calls: u64, share: f64, entropy: &dyn Entropy) {
+        const KINDS: [Fault; 6] =
+            [Fault::Before, Fault::After, Fault::Cut(1), Fault::PartialBatch, Fault::Wrong404, Fault::ShortPage];
+        let next = self.calls() + 1;
+        for number in next..next + calls {
+            if entropy.next_unit() < share {
+                let kind = usize::try_from(entropy.next_u64() % KINDS.len() as u64).unwrap_or(0);
+                self.fail_call(number, KINDS[kind]);
+            }
+        }
+    }
+
+    /// Makes every call fail without effect until [`Self::come_back`].
+    pub fn go_away(&self) {
+        self.lock().away = true;
+    }
+
+    /// Ends what [`Self::go_away`] began.
+    pub fn come_back(&self) {
+        self.lock().away = false;
+    }
+
+    /// Forgets all faults that are still to come; calls keep their numbers.
+    pub fn clear(&self) {
+        let mut plan = self.lock();
+        plan.faults.clear();
+        plan.away = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Numbers a call and tells what must go wrong with it; a delay is sat out right here.
+    async fn begin(&self, operation: &'static str, key: &str) -> Option<Fault> {
+        let fault = {
+            let mut plan = self.lock();
+            let number = plan.made.len() as u64 + 1;
+            let fault = if plan.away { Some(Fault::Before) } else { plan.faults.remove(&number) };
+            plan.made.push(Call { number, operation, key: key.to_owned(), fault });
+            fault
+        };
+        if let Some(Fault::Delay(delay)) = fault {
+            tokio::time::sleep(delay).await;
+        }
+        fault
+    }
+
+    /// A call whose only faults are to fail before or after.
+    async fn plain<T>(
+        &self,
+        operation: &'static str,
+        key: &str,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        match self.begin(operation, key).await {
+            Some(Fault::Before) => Err(injected()),
+            Some(Fault::After) => {
+                // What the store answered is exactly what is lost.
+                drop(call.await);
+                Err(lost())
+            }
+            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage) | None => {
+                call.await
+            }
+        }
+    }
+}
+
+fn injected() -> Error {
+    Error::Away("injected: the call never arrived".to_owned())
+}
+
+fn lost() -> Error {
+    Error::Unknown("injected: the answer was lost".to_owned())
+}
+
+/// Lets this many bytes through and then breaks.
+fn cut(body: ByteStream, after_bytes: u64) -> ByteStream {
+    let start = (Some(body), after_bytes);
+    Box::pin(stream::unfold(start, |(body, left)| async move {
+        let mut body = body?;
+        if left == 0 {
+            return Some((Err(BodyError::Broken("injected: the stream was cut".to_owned())), (None, 0)));
+        }
+        let item = body.next().await?;
+        let item = item.map(|chunk| {
+            let length = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
+            chunk.slice(..length)
+        });
+        let passed = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        Some((item, (Some(body), left - passed)))
+    }))
+}
+
+/// A body that the fault breaks on the way in, and what the caller is told of it.
+fn cut_in(fault: Option<Fault>, body: ByteStream) -> ByteStream {
+    match fault {
+        Some(Fault::Cut(after_bytes)) => cut(body, after_bytes),
+        Some(
+            Fault::Before | Fault::After | Fault::Delay(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage,
+        )
+        | None => body,
+    }
+}
+
+fn told<T>(fault: Option<Fault>, answer: Result<T, Error>) -> Result<T, Error> {
+    match (fault, answer) {
+        (Some(Fault::After), _) => Err(lost()),
+        // It was the connection that broke, not the producer.
+        (Some(Fault::Cut(_)), Err(Error::Body(_))) => Err(Error::Away("injected: the connection broke".to_owned())),
+        (_, answer) => answer,
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Backend for Flaky {
+    fn name(&self) -> &BackendName {
+        self.inner.name()
+    }
+
+    fn put_bytes_max(&self) -> u64 {
+        self.inner.put_bytes_max()
+    }
+
+    async fn probe_traits(&self) -> Result<Traits, Error> {
+        self.plain("probe_traits", "", self.inner.probe_traits()).await
+    }
+
+    async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
+        let fault = self.begin("put", key).await;
+        if fault == Some(Fault::Before) {
+            return Err(injected());
+        }
+        told(fault, self.inner.put(key, size_bytes, cut_in(fault, body)).await)
+    }
+
+    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+        match self.begin("get", key).await {
+            Some(Fault::Before | Fault::Wrong404) => Err(injected()),
+            Some(Fault::After) => Err(Error::Away("injected: the answer was lost".to_owned())),
+            Some(Fault::Cut(after_bytes)) => Ok(cut(self.inner.get(key, span).await?, after_bytes)),
+            Some(Fault::Delay(_) | Fault::PartialBatch | Fault::ShortPage) | None => self.inner.get(key, span).await,
+        }
+    }
+
+    async fn probe(&self, key: &str) -> Probe {
+        match self.begin("probe", key).await {
+            Some(Fault::Before | Fault::After | Fault::Wrong404) => Probe::Unknown("injected: nobody knows".to_owned()),
+            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch | Fault::ShortPage) | None => {
+                self.inner.probe(key).await
+            }
+        }
+    }
+
+    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
+        let key = doomed.first().map(|doomed| doomed.key.as_str()).unwrap_or_default();
+        match self.begin("delete_batch", key).await {
+            Some(Fault::Before) => vec![DeleteAnswer::Away(injected().to_string()); doomed.len()],
+            Some(Fault::After) => {
+                self.inner.delete_batch(doomed).await;
+                vec![DeleteAnswer::Unknown(lost().to_string()); doomed.len()]
+            }
+            Some(Fault::PartialBatch) => {
+                let tried: Vec<Doomed> = doomed.iter().step_by(2).cloned().collect();
+                let away = DeleteAnswer::Away("injected: this key was left out".to_owned());
+                let answers = self.inner.delete_batch(&tried).await;
+                answers.into_iter().flat_map(|answer| [answer, away.clone()]).take(doomed.len()).collect()
+            }
+            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::Wrong404 | Fault::ShortPage) | None => {
+                self.inner.delete_batch(doomed).await
+            }
+        }
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
+        match self.begin("list", prefix).await {
+            Some(Fault::Before | Fault::After | Fault::Wrong404) => Err(injected()),
+            Some(Fault::ShortPage) => {
+                let mut page = self.inner.list(prefix, after, 1).await?;
+                page.truncated |= !page.items.is_empty();
+                Ok(page)
+            }
+            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch) | None => {
+                self.inner.list(prefix, after, limit).await
+            }
+        }
+    }
+
+    async fn start_upload(&self, key: &str) -> Result<String, Error> {
+        self.plain("start_upload", key, self.inner.start_upload(key)).await
+    }
+
+    async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
+        let fault = self.begin("put_part", part.key).await;
+        if fault == Some(Fault::Before) {
+            return Err(injected());
+        }
+        told(fault, self.inner.put_part(part, size_bytes, cut_in(fault, body)).await)
+    }
+
+    async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
+        self.plain("finish_upload", key, self.inner.finish_upload(key, upload, parts)).await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
+        match self.begin("abort_upload", key).await {
+            Some(Fault::Before) => DeleteAnswer::Away(injected().to_string()),
+            Some(Fault::After) => {
+                self.inner.abort_upload(key, upload).await;
+                DeleteAnswer::Unknown(lost().to_string())
+            }
+            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage) | None => {
+                self.inner.abort_upload(key, upload).await
+            }
+        }
+    }
+
+    async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
+        self.plain("uploads_of", key, self.inner.uploads_of(key)).await
+    }
+
+    async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {
+        self.plain("read_own", key, self.inner.read_own(key)).await
+    }
+
+    async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
+        self.plain("write_own", key, self.inner.write_own(key, body)).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

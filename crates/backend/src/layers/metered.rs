@@ -1,0 +1,230 @@
+//! Counts what a backend does: calls, their outcomes and durations, bytes in and out.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use s3o_model::names::BackendName;
+use tokio::time::Instant;
+
+use crate::{
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits, UploadedPart,
+    Written,
+};
+
+/// Where the numbers go.
+pub trait Meter: Send + Sync {
+    /// One call has been answered.
+    fn observe(&self, backend: &BackendName, operation: &'static str, outcome: &'static str, duration: Duration);
+
+    /// Bytes went into a backend.
+    fn bytes_in(&self, backend: &BackendName, bytes: u64);
+
+    /// Bytes came out of a backend.
+    fn bytes_out(&self, backend: &BackendName, bytes: u64);
+}
+
+/// A backend whose work is counted.
+pub struct Metered {
+    inner: SharedBackend,
+    meter: Arc<dyn Meter>,
+}
+
+impl fmt::Debug for Metered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metered").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl Metered {
+    /// Wraps a backend.
+    #[must_use]
+    pub fn new(inner: SharedBackend, meter: Arc<dyn Meter>) -> Self {
+        Self { inner, meter }
+    }
+
+    /// A call that is dropped before its answer is nobody's failure and is not counted.
+    async fn timed<T>(
+        &self,
+        operation: &'static str,
+        outcome: fn(&T) -> &'static str,
+        call: impl Future<Output = T> + Send,
+    ) -> T {
+        let start = Instant::now();
+        let answer = call.await;
+        self.meter.observe(self.inner.name(), operation, outcome(&answer), start.elapsed());
+        answer
+    }
+
+    fn count_in(&self, body: ByteStream) -> ByteStream {
+        let (meter, name) = (Arc::clone(&self.meter), self.inner.name().clone());
+        Box::pin(body.inspect(move |chunk| {
+            if let Ok(chunk) = chunk {
+                meter.bytes_in(&name, chunk.len() as u64);
+            }
+        }))
+    }
+
+    fn count_out(&self, body: ByteStream) -> ByteStream {
+        let (meter, name) = (Arc::clone(&self.meter), self.inner.name().clone());
+        Box::pin(body.inspect(move |chunk| {
+            if let Ok(chunk) = chunk {
+                meter.bytes_out(&name, chunk.len() as u64);
+            }
+        }))
+    }
+}
+
+/// The word for an outcome, as metrics carry it.
+#[must_use]
+pub fn outcome_of<T>(answer: &Result<T, Error>) -> &'static str {
+    match answer {
+        Ok(_) => "ok",
+        Err(Error::NotFound) => "not_found",
+        Err(Error::Body(_)) => "body",
+        Err(Error::NoRoom(_)) => "no_room",
+        Err(Error::Away(_)) => "away",
+        Err(Error::Refused(_)) => "refused",
+        Err(Error::Unknown(_)) => "unknown",
+        Err(Error::Unsupported(_)) => "unsupported",
+    }
+}
+
+fn outcome_of_probe(probe: &Probe) -> &'static str {
+    match probe {
+        Probe::Present(_) => "ok",
+        Probe::Absent => "not_found",
+        Probe::Unknown(_) => "unknown",
+    }
+}
+
+fn outcome_of_delete(answer: &DeleteAnswer) -> &'static str {
+    match answer {
+        DeleteAnswer::Deleted | DeleteAnswer::Absent => "ok",
+        DeleteAnswer::Away(_) => "away",
+        DeleteAnswer::Unknown(_) => "unknown",
+        DeleteAnswer::Refused(_) => "refused",
+    }
+}
+
+/// A batch is as good as its first key that did not go.
+#[expect(clippy::ptr_arg, reason = "it is called with what the trait method gives")]
+fn outcome_of_batch(answers: &Vec<DeleteAnswer>) -> &'static str {
+    answers.iter().map(outcome_of_delete).find(|outcome| *outcome != "ok").unwrap_or("ok")
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Backend for Metered {
+    fn name(&self) -> &BackendName {
+        self.inner.name()
+    }
+
+    fn put_bytes_max(&self) -> u64 {
+        self.inner.put_bytes_max()
+    }
+
+    async fn probe_traits(&self) -> Result<Traits, Error> {
+        self.timed("probe_traits", outcome_of, self.inner.probe_traits()).await
+    }
+
+    async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
+        self.timed("put", outcome_of, self.inner.put(key, size_bytes, self.count_in(body))).await
+    }
+
+    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+        let body = self.timed("get", outcome_of, self.inner.get(key, span)).await?;
+        Ok(self.count_out(body))
+    }
+
+    async fn probe(&self, key: &str) -> Probe {
+        self.timed("probe", outcome_of_probe, self.inner.probe(key)).await
+    }
+
+    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
+        self.timed("delete_batch", outcome_of_batch, self.inner.delete_batch(doomed)).await
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
+        self.timed("list", outcome_of, self.inner.list(prefix, after, limit)).await
+    }
+
+    async fn start_upload(&self, key: &str) -> Result<String, Error> {
+        self.timed("start_upload", outcome_of, self.inner.start_upload(key)).await
+    }
+
+    async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
+        self.timed("put_part", outcome_of, self.inner.put_part(part, size_bytes, self.count_in(body))).await
+    }
+
+    async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
+        self.timed("finish_upload", outcome_of, self.inner.finish_upload(key, upload, parts)).await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
+        self.timed("abort_upload", outcome_of_delete, self.inner.abort_upload(key, upload)).await
+    }
+
+    async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
+        self.timed("uploads_of", outcome_of, self.inner.uploads_of(key)).await
+    }
+
+    async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {
+        self.timed("read_own", outcome_of, self.inner.read_own(key)).await
+    }
+
+    async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
+        self.timed("write_own", outcome_of, self.inner.write_own(key, body)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Meter, Metered};
+    use crate::{Backend, Doomed, Memory, body};
+    use bytes::Bytes;
+    use futures_util::StreamExt;
+    use s3o_model::names::BackendName;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<String>>);
+
+    impl Noted {
+        fn note(&self, line: String) {
+            self.0.lock().expect("unpoisoned").push(line);
+        }
+    }
+
+    impl Meter for Noted {
+        fn observe(&self, backend: &BackendName, operation: &'static str, outcome: &'static str, _: Duration) {
+            self.note(format!("{backend} {operation} {outcome}"));
+        }
+
+        fn bytes_in(&self, _: &BackendName, bytes: u64) {
+            self.note(format!("in {bytes}"));
+        }
+
+        fn bytes_out(&self, _: &BackendName, bytes: u64) {
+            self.note(format!("out {bytes}"));
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_outcomes_and_bytes_are_counted() {
+        let noted = Arc::new(Noted::default());
+        let metered = Metered::new(Arc::new(Memory::new("m".parse().expect("valid"))), noted.clone());
+        metered.put("k", 3, body::whole(Bytes::from("abc"))).await.expect("put");
+        let mut body = metered.get("k", None).await.expect("get");
+        while body.next().await.is_some() {}
+        assert!(metered.get("missing", None).await.is_err());
+        metered.delete_batch(&[Doomed { key: "k".to_owned(), version_id: None }]).await;
+        let lines = noted.0.lock().expect("unpoisoned").clone();
+        assert_eq!(lines, ["in 3", "m put ok", "m get ok", "out 3", "m get not_found", "m delete_batch ok"]);
+    }
+}

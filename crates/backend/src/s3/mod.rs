@@ -1,0 +1,152 @@
+//! A bucket of any S3-compatible service as a backend.
+//!
+//! A thin client: a body of known length streams through in one request, every key of a batch
+//! delete gets its own answer, and an absence is only ever what the service said of that key.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use s3o_model::clock::Clock;
+use s3o_model::entropy::Entropy;
+use s3o_model::names::BackendName;
+
+use crate::{
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UploadedPart, Written,
+};
+
+mod answer;
+mod attributes;
+mod delete;
+mod list;
+mod objects;
+mod options;
+mod sign;
+mod transport;
+mod uploads;
+mod xml;
+
+pub use options::{PUT_BYTES_MAX, S3Options, Secret};
+
+/// A bucket as a backend.
+pub struct S3 {
+    name: BackendName,
+    put_bytes_max: u64,
+    transport: transport::Transport,
+    entropy: Arc<dyn Entropy>,
+    /// Found out by the first batch that is answered so.
+    batch_unsupported: AtomicBool,
+    /// Found out at attach, by a write that is given a version, or by a delete that leaves one.
+    keeps_versions: AtomicBool,
+}
+
+impl fmt::Debug for S3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("S3").field("name", &self.name).field("bucket", &self.transport).finish_non_exhaustive()
+    }
+}
+
+impl S3 {
+    /// A backend in this bucket. Nothing is sent yet, so a service that is down is no error.
+    pub fn connect(
+        name: BackendName,
+        options: &S3Options,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            name,
+            put_bytes_max: options.put_bytes_max,
+            transport: transport::Transport::new(options, clock)?,
+            entropy,
+            batch_unsupported: AtomicBool::new(false),
+            keeps_versions: AtomicBool::new(false),
+        })
+    }
+
+    /// Makes the bucket; one that is already ours is no error.
+    pub async fn create_bucket(&self) -> Result<(), Error> {
+        let request = transport::Request::new(http::Method::PUT, None, &[]);
+        match self.transport.answer(request).await {
+            Ok(_) => Ok(()),
+            Err(transport::NoAnswer::Failed(failure)) if failure.code == "BucketAlreadyOwnedByYou" => Ok(()),
+            Err(none) => Err(none.into()),
+        }
+    }
+
+    fn keeps_versions(&self) -> bool {
+        self.keeps_versions.load(Ordering::Relaxed)
+    }
+
+    fn found_versions(&self) {
+        self.keeps_versions.store(true, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Backend for S3 {
+    fn name(&self) -> &BackendName {
+        &self.name
+    }
+
+    fn put_bytes_max(&self) -> u64 {
+        self.put_bytes_max
+    }
+
+    async fn probe_traits(&self) -> Result<Traits, Error> {
+        self.find_traits().await
+    }
+
+    async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
+        self.put_object(key, size_bytes, body).await
+    }
+
+    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+        self.get_object(key, span).await
+    }
+
+    async fn probe(&self, key: &str) -> Probe {
+        self.probe_object(key).await
+    }
+
+    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
+        self.delete_objects(doomed).await
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
+        self.list_objects(prefix, after, limit).await
+    }
+
+    async fn start_upload(&self, key: &str) -> Result<String, Error> {
+        self.create_upload(key).await
+    }
+
+    async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
+        self.upload_part(part, size_bytes, body).await
+    }
+
+    async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
+        self.complete_upload(key, upload, parts).await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
+        self.abandon_upload(key, upload).await
+    }
+
+    async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
+        self.unfinished_uploads(key).await
+    }
+
+    async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {
+        self.read_own_object(key).await
+    }
+
+    async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
+        self.write_own_object(key, body).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Whole objects: put, get, probe, and s3o's own.
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, RANGE};
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+
+use super::S3;
+use super::transport::{NoAnswer, Payload, Request, etag, header_text, is_bare_404, read_whole};
+use crate::{BodyError, ByteStream, Error, Present, Probe, Span, Written, body};
+
+/// The largest object of our own that is read back.
+const OWN_BYTES_MAX: u64 = 1024 * 1024;
+
+impl S3 {
+    pub(super) async fn put_object(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
+        if size_bytes > self.put_bytes_max {
+            return Err(Error::Refused(format!("{size_bytes} bytes are too many for one put")));
+        }
+        let payload = streamed(size_bytes, body).await?;
+        let answer = self.transport.answer(Request::new(Method::PUT, Some(key), &[]).carrying(payload)).await?;
+        Ok(self.written(size_bytes, &answer.headers))
+    }
+
+    /// What a store said about bytes that it took.
+    pub(super) fn written(&self, size_bytes: u64, headers: &HeaderMap) -> Written {
+        let version_id = version_id(headers);
+        if version_id.is_some() {
+            self.found_versions();
+        }
+        Written { size_bytes, etag: etag(headers), version_id }
+    }
+
+    pub(super) async fn get_object(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+        // A range of no bytes cannot be asked for.
+        if let Some(Span { offset, length: 0 }) = span {
+            return self.get_nothing(key, offset).await;
+        }
+        let mut request = Request::new(Method::GET, Some(key), &[]);
+        if let Some(Span { offset, length }) = span {
+            let last = offset.checked_add(length - 1).ok_or_else(beyond)?;
+            request = request.header(RANGE, &format!("bytes={offset}-{last}"));
+        }
+        let response = self.transport.send(request).await?;
+        if !response.status().is_success() {
+            return match read_whole(response).await {
+                Err(none) => Err(none.into()),
+                Ok(_) => Err(Error::Unknown("an answer changed its mind".to_owned())),
+            };
+        }
+        let expected = expected_bytes(response.status(), response.headers(), span)?;
+        let chunks = response.into_body().into_data_stream().map_err(|error| BodyError::Broken(error.to_string()));
+        Ok(match expected {
+            Some(expected) => body::exactly(Box::pin(chunks), expected),
+            None => Box::pin(chunks),
+        })
+    }
+
+    async fn get_nothing(&self, key: &str, offset: u64) -> Result<ByteStream, Error> {
+        match self.probe_object(key).await {
+            Probe::Present(present) if offset <= present.size_bytes => Ok(body::empty()),
+            Probe::Present(_) => Err(beyond()),
+            Probe::Absent => Err(Error::NotFound),
+            Probe::Unknown(why) => Err(Error::Unknown(why)),
+        }
+    }
+
+    pub(super) async fn probe_object(&self, key: &str) -> Probe {
+        match self.transport.answer(Request::new(Method::HEAD, Some(key), &[])).await {
+            Ok(answer) => match length(&answer.headers) {
+                Some(size_bytes) => Probe::Present(Present { size_bytes, etag: etag(&answer.headers) }),
+                None => Probe::Unknown("the answer tells no length".to_owned()),
+            },
+            Err(none) if is_bare_404(&none) => self.prove_absence(key).await,
+            Err(none) => match Error::from(none) {
+                Error::NotFound => Probe::Absent,
+                error => Probe::Unknown(error.to_string()),
+            },
+        }
+    }
+
+    /// A 404 to HEAD carries no code, and a missing bucket answers the same. A GET of the key
+    /// says which of the two it is.
+    async fn prove_absence(&self, key: &str) -> Probe {
+        let request = Request::new(Method::GET, Some(key), &[]).header(RANGE, "bytes=0-0");
+        match self.transport.answer(request).await.map_err(Error::from) {
+            Err(Error::NotFound) => Probe::Absent,
+            Ok(_) => Probe::Unknown("the store contradicts itself".to_owned()),
+            Err(error) => Probe::Unknown(error.to_string()),
+        }
+    }
+
+    pub(super) async fn read_own_object(&self, key: &str) -> Result<Option<Bytes>, Error> {
+        let mut stream = match self.get_object(key, None).await {
+            Ok(stream) => stream,
+            Err(Error::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            bytes.extend_from_slice(&chunk.map_err(|error| Error::Away(error.to_string()))?);
+            if bytes.len() as u64 > OWN_BYTES_MAX {
+                return Err(Error::Refused("too many bytes for an object of our own".to_owned()));
+            }
+        }
+        Ok(Some(Bytes::from(bytes)))
+    }
+
+    pub(super) async fn write_own_object(&self, key: &str, body: Bytes) -> Result<(), Error> {
+        let request = Request::new(Method::PUT, Some(key), &[]).carrying(Payload::Known(body));
+        self.transport.answer(request).await?;
+        Ok(())
+    }
+}
+
+/// A body on its way out. One of no bytes is read to its end first, because nothing of it goes
+/// out that could be held back.
+pub(super) async fn streamed(size_bytes: u64, body: ByteStream) -> Result<Payload, Error> {
+    if size_bytes == 0 {
+        return Ok(Payload::Known(body::collect(body, 0).await?));
+    }
+    Ok(Payload::Stream { size_bytes, body })
+}
+
+/// The version that a store gave to what was written, where it keeps versions.
+pub(super) fn version_id(headers: &HeaderMap) -> Option<String> {
+    header_text(headers, "x-amz-version-id").filter(|id| !id.is_empty() && *id != "null").map(str::to_owned)
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    header_text(headers, CONTENT_LENGTH.as_str())?.parse().ok()
+}
+
+fn beyond() -> Error {
+    Error::Refused("the span reaches beyond the bytes".to_owned())
+}
+
+/// How many bytes must come, once the answer is found to be about the span that was asked for.
+fn expected_bytes(status: StatusCode, headers: &HeaderMap, span: Option<Span>) -> Result<Option<u64>, Error> {
+    let announced = length(headers);
+    let Some(Span { offset, length }) = span else {
+        return match status {
+            StatusCode::OK => Ok(announced),
+            other => Err(Error::Unknown(format!("{other} to a request for a whole object"))),
+        };
+    };
+    let fits = announced.is_none_or(|announced| announced == length);
+    // Some stores say 200 where they mean 206; what counts is the range they name. And some
+    // answer a range that covers everything with everything, naming none.
+    match header_text(headers, CONTENT_RANGE.as_str()).map(parse_range) {
+        Some(Some((first, last))) if first == offset && last - first + 1 == length && fits => Ok(Some(length)),
+        Some(Some((first, last))) if first == offset && last - first + 1 < length => Err(beyond()),
+        None if status == StatusCode::OK && offset == 0 && announced == Some(length) => Ok(Some(length)),
+        Some(_) => Err(Error::Unknown("the answer is about another range".to_owned())),
+        None => Err(Error::Unknown(format!("{status} without a range to a request for one"))),
+    }
+}
+
+/// The first and the last byte of `bytes 0-9/100`.
+fn parse_range(text: &str) -> Option<(u64, u64)> {
+    let (range, _total) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last).then_some((first, last))
+}
+
+impl NoAnswer {
+    /// Whether the service has no such operation at all.
+    pub(super) fn not_implemented(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.not_implemented())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expected_bytes;
+    use crate::{Error, Span};
+    use http::StatusCode;
+    use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue};
+
+    fn headers(length: &'static str, range: Option<&'static str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static(length));
+        if let Some(range) = range {
+            headers.insert(CONTENT_RANGE, HeaderValue::from_static(range));
+        }
+        headers
+    }
+
+    #[test]
+    fn only_the_range_that_was_asked_for_is_accepted() {
+        let span = Some(Span { offset: 2, length: 3 });
+        let partial = StatusCode::PARTIAL_CONTENT;
+        assert_eq!(expected_bytes(partial, &headers("3", Some("bytes 2-4/9")), span).expect("fits"), Some(3));
+        let cut = expected_bytes(partial, &headers("2", Some("bytes 2-3/4")), span);
+        assert!(matches!(cut, Err(Error::Refused(_))));
+        for (length, range) in [("3", "bytes 1-3/9"), ("4", "bytes 2-4/9"), ("3", "junk"), ("3", "bytes 4-2/9")] {
+            assert!(
+                matches!(expected_bytes(partial, &headers(length, Some(range)), span), Err(Error::Unknown(_))),
+                "{range}"
+            );
+        }
+        assert!(expected_bytes(StatusCode::OK, &headers("9", None), span).is_err());
+    }
+
+    #[test]
+    fn everything_is_accepted_as_the_range_of_everything() {
+        let span = Some(Span { offset: 0, length: 9 });
+        assert_eq!(expected_bytes(StatusCode::OK, &headers("9", None), span).expect("fits"), Some(9));
+    }
+}

@@ -1,0 +1,204 @@
+//! How the client takes what services really answer: scripted, on a socket of its own.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use s3o_model::clock::SystemClock;
+use s3o_model::entropy::SystemEntropy;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::{PUT_BYTES_MAX, S3, S3Options, Secret};
+use crate::{Backend, BodyError, DeleteAnswer, Doomed, Error, Probe, Span, body};
+
+/// A service that answers each request with the next line of its script, and notes the requests.
+struct Scripted {
+    s3: S3,
+    heads: Arc<Mutex<Vec<String>>>,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Scripted {
+    async fn new(script: Vec<String>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let noted = heads.clone();
+        let serving = tokio::spawn(async move {
+            for answer in script {
+                let (mut socket, _) = listener.accept().await.expect("a connection");
+                let head = read_request(&mut socket).await;
+                noted.lock().expect("unpoisoned").push(head);
+                socket.write_all(answer.as_bytes()).await.expect("sent");
+                socket.shutdown().await.expect("closed");
+            }
+        });
+        let options = S3Options {
+            endpoint,
+            region: "us-east-1".to_owned(),
+            bucket: "bucket".to_owned(),
+            access_key_id: "who".to_owned(),
+            secret_access_key: Secret::new("how"),
+            path_style: true,
+            put_bytes_max: PUT_BYTES_MAX,
+        };
+        let name = "bucket".parse().expect("valid");
+        let s3 = S3::connect(name, &options, Arc::new(SystemClock), Arc::new(SystemEntropy)).expect("an endpoint");
+        Self { s3, heads, serving }
+    }
+
+    /// The request lines so far.
+    fn lines(&self) -> Vec<String> {
+        let heads = self.heads.lock().expect("unpoisoned");
+        heads.iter().map(|head| head.lines().next().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+/// Reads a request to its end and returns its head in lower case.
+async fn read_request(socket: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&read).to_lowercase();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.and_then(|length| length.parse().ok()).unwrap_or(0) {
+                return head.to_owned();
+            }
+        }
+        match socket.read(&mut buffer).await {
+            Ok(0) | Err(_) => return text,
+            Ok(length) => read.extend_from_slice(&buffer[..length]),
+        }
+    }
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
+}
+
+fn failure(status: &str, code: &str) -> String {
+    answer(status, "", &format!("<Error><Code>{code}</Code></Error>"))
+}
+
+fn head_404() -> String {
+    "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".to_owned()
+}
+
+fn doomed(keys: &[&str]) -> Vec<Doomed> {
+    keys.iter().map(|key| Doomed { key: (*key).to_owned(), version_id: None }).collect()
+}
+
+#[tokio::test]
+async fn a_404_to_head_is_absence_only_if_the_key_is_named_missing() {
+    let service = Scripted::new(vec![
+        head_404(),
+        failure("404 Not Found", "NoSuchKey"),
+        head_404(),
+        failure("404 Not Found", "NoSuchBucket"),
+        head_404(),
+        answer("404 Not Found", "", "<html>no such page</html>"),
+    ])
+    .await;
+    assert_eq!(service.s3.probe("k").await, Probe::Absent);
+    assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
+    assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
+}
+
+#[tokio::test]
+async fn a_missing_bucket_makes_nothing_absent() {
+    let gone = || failure("404 Not Found", "NoSuchBucket");
+    let service = Scripted::new(vec![gone(), gone(), gone(), gone(), gone(), gone()]).await;
+    assert!(matches!(service.s3.get("k", None).await.err(), Some(Error::Away(_))));
+    assert!(matches!(service.s3.read_own("k").await, Err(Error::Away(_))));
+    assert!(matches!(service.s3.list("", None, 1).await, Err(Error::Away(_))));
+    assert!(matches!(service.s3.delete_batch(&doomed(&["a", "b"])).await[1], DeleteAnswer::Away(_)));
+    assert!(matches!(service.s3.delete_batch(&doomed(&["a"])).await[0], DeleteAnswer::Away(_)));
+    assert!(matches!(service.s3.abort_upload("k", "u").await, DeleteAnswer::Away(_)));
+}
+
+#[tokio::test]
+async fn a_service_without_batches_is_asked_singly_from_then_on() {
+    let gone = || "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned();
+    let refused = || failure("403 Forbidden", "AccessDenied");
+    let service =
+        Scripted::new(vec![failure("501 Not Implemented", "NotImplemented"), gone(), gone(), gone(), refused()]).await;
+    let keys = doomed(&["a", "b"]);
+    assert_eq!(service.s3.delete_batch(&keys).await, vec![DeleteAnswer::Deleted; 2]);
+    let answers = service.s3.delete_batch(&keys).await;
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, DeleteAnswer::Refused(_))).count(), 1);
+    assert_eq!(service.lines().iter().filter(|line| line.starts_with("post")).count(), 1);
+}
+
+#[tokio::test]
+async fn a_key_that_a_batch_does_not_mention_is_unknown() {
+    let result = "<DeleteResult><Deleted><Key>a</Key></Deleted></DeleteResult>";
+    let service = Scripted::new(vec![answer("200 OK", "", result), failure("503 Slow", "SlowDown")]).await;
+    let answers = service.s3.delete_batch(&doomed(&["a", "b"])).await;
+    assert_eq!(answers[0], DeleteAnswer::Deleted);
+    assert!(matches!(answers[1], DeleteAnswer::Unknown(_)));
+    let answers = service.s3.delete_batch(&doomed(&["a", "b"])).await;
+    assert!(answers.iter().all(|answer| matches!(answer, DeleteAnswer::Away(_))));
+    assert!(service.heads.lock().expect("unpoisoned")[0].contains("content-md5: "));
+}
+
+#[tokio::test]
+async fn a_delete_that_leaves_a_version_is_finished_by_its_id() {
+    let marked = "HTTP/1.1 204 No Content\r\nconnection: close\r\nx-amz-delete-marker: true\r\n\r\n".to_owned();
+    let versions = "<ListVersionsResult><Version><Key>a</Key><VersionId>v1</VersionId></Version>\
+        <DeleteMarker><Key>a</Key><VersionId>m1</VersionId></DeleteMarker>\
+        <Version><Key>ab</Key><VersionId>v9</VersionId></Version></ListVersionsResult>";
+    let none = "<ListVersionsResult></ListVersionsResult>";
+    let gone = || "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned();
+    let script = vec![marked, answer("200 OK", "", versions), gone(), gone(), answer("200 OK", "", none)];
+    let service = Scripted::new(script).await;
+    assert_eq!(service.s3.delete_batch(&doomed(&["a"])).await, [DeleteAnswer::Deleted]);
+    let lines = service.lines();
+    assert!(lines[2].contains("versionid=v1") && lines[3].contains("versionid=m1"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_ends_in_an_error() {
+    let cut = "HTTP/1.1 206 Partial Content\r\ncontent-length: 5\r\ncontent-range: bytes 0-4/9\r\n\r\nabc".to_owned();
+    let other = answer("206 Partial Content", "content-range: bytes 1-5/9\r\n", "abcde");
+    let service = Scripted::new(vec![cut, other]).await;
+    let span = Some(Span { offset: 0, length: 5 });
+    let items: Vec<_> = service.s3.get("k", span).await.expect("begins").collect().await;
+    assert!(items.last().expect("an item").is_err());
+    assert!(matches!(service.s3.get("k", span).await.err(), Some(Error::Unknown(_))));
+}
+
+#[tokio::test]
+async fn a_body_goes_out_in_one_piece_with_its_length() {
+    let taken = answer("200 OK", "etag: \"abc\"\r\nx-amz-version-id: v1\r\n", "");
+    let service = Scripted::new(vec![taken, answer("507 Full", "", "")]).await;
+    let written = service.s3.put("b/k~1", 3, body::whole(Bytes::from("abc"))).await.expect("put");
+    assert_eq!((written.etag.as_deref(), written.version_id.as_deref()), (Some("abc"), Some("v1")));
+    let head = service.heads.lock().expect("unpoisoned")[0].clone();
+    assert!(head.starts_with("put /bucket/b/k~1 http/1.1"), "{head}");
+    assert!(head.contains("content-length: 3") && !head.contains("transfer-encoding"), "{head}");
+    assert!(head.contains("x-amz-content-sha256: unsigned-payload"), "{head}");
+    let full = service.s3.put("b/k~2", 3, body::whole(Bytes::from("abc"))).await;
+    assert!(matches!(full, Err(Error::NoRoom(_))));
+}
+
+#[tokio::test]
+async fn a_service_that_is_down_is_away_and_a_broken_body_is_a_broken_body() {
+    let service = Scripted::new(vec![answer("200 OK", "", "")]).await;
+    let broken = futures_util::stream::iter([Ok(Bytes::from("a")), Err(BodyError::Broken("hung up".to_owned()))]);
+    let answer = service.s3.put("k", 3, Box::pin(broken)).await;
+    assert!(matches!(answer, Err(Error::Body(BodyError::Broken(_)))), "{answer:?}");
+    service.serving.abort();
+    tokio::task::yield_now().await;
+    assert!(matches!(service.s3.list("", None, 1).await, Err(Error::Away(_))));
+    assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
+    assert!(matches!(service.s3.delete_batch(&doomed(&["a", "b"])).await[0], DeleteAnswer::Away(_)));
+}

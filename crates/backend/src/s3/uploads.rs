@@ -1,0 +1,189 @@
+//! Backend uploads: parts of a body that is too large for one request.
+
+use bytes::Bytes;
+use http::Method;
+use http::header::CONTENT_TYPE;
+
+use super::S3;
+use super::answer::{Failure, as_delete_answer};
+use super::list::Decoder;
+use super::objects::{streamed, version_id};
+use super::transport::{Answer, NoAnswer, Payload, Request, etag, unquote};
+use super::xml::{Element, element};
+use crate::{ByteStream, DeleteAnswer, Error, PartOf, Probe, UploadedPart, Written};
+
+/// Pages of unfinished uploads that share one key as a prefix.
+const PAGES_MAX: usize = 1000;
+
+impl S3 {
+    pub(super) async fn create_upload(&self, key: &str) -> Result<String, Error> {
+        let answer = self.transport.answer(Request::new(Method::POST, Some(key), &[("uploads", "")])).await?;
+        let root = Element::parse(&answer.body)?;
+        let upload = root.child_text("UploadId").filter(|upload| !upload.is_empty());
+        upload.map(str::to_owned).ok_or_else(|| Error::Unknown("the upload was given no name".to_owned()))
+    }
+
+    pub(super) async fn upload_part(
+        &self,
+        part: PartOf<'_>,
+        size_bytes: u64,
+        body: ByteStream,
+    ) -> Result<UploadedPart, Error> {
+        let number = part.number.to_string();
+        let query = [("partNumber", number.as_str()), ("uploadId", part.upload)];
+        let payload = streamed(size_bytes, body).await?;
+        let request = Request::new(Method::PUT, Some(part.key), &query).carrying(payload);
+        let answer = self.transport.answer(request).await?;
+        let etag = etag(&answer.headers).ok_or_else(|| Error::Unknown("the part was given no ETag".to_owned()))?;
+        Ok(UploadedPart { number: part.number, etag })
+    }
+
+    pub(super) async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &str,
+        parts: &[UploadedPart],
+    ) -> Result<Written, Error> {
+        let query = [("uploadId", upload)];
+        let request = Request::new(Method::POST, Some(key), &query)
+            .header(CONTENT_TYPE, "application/xml")
+            .carrying(Payload::Known(Bytes::from(parts_document(parts))));
+        let answer = self.transport.answer(request).await?;
+        let etag = completed(&answer)?;
+        // The answer does not tell how many bytes the parts came to.
+        let Probe::Present(present) = self.probe_object(key).await else {
+            return Err(Error::Unknown("the upload was finished, but its key is not there".to_owned()));
+        };
+        let version_id = version_id(&answer.headers);
+        if version_id.is_some() {
+            self.found_versions();
+        }
+        Ok(Written { size_bytes: present.size_bytes, etag: etag.or(present.etag), version_id })
+    }
+
+    pub(super) async fn abandon_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
+        let query = [("uploadId", upload)];
+        match self.transport.answer(Request::new(Method::DELETE, Some(key), &query)).await {
+            Ok(_) => DeleteAnswer::Deleted,
+            Err(NoAnswer::Failed(failure)) => match failure.delete_answer() {
+                // That the key is absent says nothing about its uploads.
+                DeleteAnswer::Absent if failure.code != "NoSuchUpload" => DeleteAnswer::Unknown(failure.to_string()),
+                answer => answer,
+            },
+            Err(NoAnswer::Lost(error)) => as_delete_answer(&error),
+        }
+    }
+
+    pub(super) async fn unfinished_uploads(&self, key: &str) -> Result<Vec<String>, Error> {
+        let mut found = Vec::new();
+        let mut from = Marker::default();
+        for _ in 0..PAGES_MAX {
+            let (mut uploads, next) = self.uploads_page(key, &from).await?;
+            found.append(&mut uploads);
+            match next {
+                None => return Ok(found),
+                Some(next) if next == from => {
+                    return Err(Error::Unknown("the listing of uploads stands still".to_owned()));
+                }
+                Some(next) => from = next,
+            }
+        }
+        Err(Error::Unknown("the listing of uploads does not end".to_owned()))
+    }
+
+    async fn uploads_page(&self, key: &str, from: &Marker) -> Result<(Vec<String>, Option<Marker>), Error> {
+        let mut query = vec![("uploads", ""), ("prefix", key), ("encoding-type", "url")];
+        if !from.key.is_empty() {
+            query.push(("key-marker", &from.key));
+            query.push(("upload-id-marker", &from.upload));
+        }
+        let answer = self.transport.answer(Request::new(Method::GET, None, &query)).await;
+        match answer.map_err(Error::from) {
+            Ok(answer) => read_uploads(&Element::parse(&answer.body)?, key),
+            Err(Error::NotFound) => Err(Error::Unknown("the listing of uploads was a 404".to_owned())),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Where a listing of uploads goes on.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Marker {
+    key: String,
+    upload: String,
+}
+
+fn read_uploads(root: &Element, key: &str) -> Result<(Vec<String>, Option<Marker>), Error> {
+    if root.name != "ListMultipartUploadsResult" {
+        return Err(Error::Unknown(format!("a listing of uploads was answered with {}", root.name)));
+    }
+    let decoder = Decoder::of(root);
+    let mut uploads = Vec::new();
+    for entry in root.all("Upload") {
+        if decoder.decode(entry.child_text("Key").unwrap_or_default())? == key {
+            let upload = entry.child_text("UploadId").unwrap_or_default();
+            uploads.push(upload.to_owned());
+        }
+    }
+    if root.child_text("IsTruncated") != Some("true") {
+        return Ok((uploads, None));
+    }
+    let next = Marker {
+        key: decoder.decode(root.child_text("NextKeyMarker").unwrap_or_default())?,
+        upload: root.child_text("NextUploadIdMarker").unwrap_or_default().to_owned(),
+    };
+    Ok((uploads, Some(next)))
+}
+
+/// Finishing may take so long that the service answers 200 first and fails later, in the body.
+fn completed(answer: &Answer) -> Result<Option<String>, Error> {
+    let root = Element::parse(&answer.body)?;
+    match root.name.as_str() {
+        "CompleteMultipartUploadResult" => Ok(root.child_text("ETag").map(unquote)),
+        "Error" => Err(Failure::read(http::StatusCode::INTERNAL_SERVER_ERROR, &answer.body).error()),
+        other => Err(Error::Unknown(format!("finishing an upload was answered with {other}"))),
+    }
+}
+
+fn parts_document(parts: &[UploadedPart]) -> String {
+    let parts = parts.iter().map(|part| {
+        let (number, etag) = (part.number.to_string(), format!("\"{}\"", part.etag));
+        format!("<Part>{}{}</Part>", element("PartNumber", &number), element("ETag", &etag))
+    });
+    let parts: String = parts.collect();
+    format!(
+        r#"<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{parts}</CompleteMultipartUpload>"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Marker, completed, read_uploads};
+    use crate::Error;
+    use crate::s3::xml::Element;
+    use bytes::Bytes;
+    use http::HeaderMap;
+
+    #[test]
+    fn a_failure_behind_a_200_is_a_failure() {
+        let answer = |body: &'static str| Answer { headers: HeaderMap::new(), body: Bytes::from(body) };
+        let failed = completed(&answer("<Error><Code>InternalError</Code></Error>"));
+        assert!(matches!(failed, Err(Error::Away(_))));
+        let done = completed(&answer(
+            "<CompleteMultipartUploadResult><ETag>&quot;x-2&quot;</ETag></CompleteMultipartUploadResult>",
+        ));
+        assert_eq!(done.expect("done"), Some("x-2".to_owned()));
+        assert!(completed(&answer("")).is_err());
+    }
+
+    #[test]
+    fn only_uploads_of_exactly_the_key_count() {
+        let document = b"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated><NextKeyMarker>ab</NextKeyMarker>\
+            <NextUploadIdMarker>2</NextUploadIdMarker><Upload><Key>a</Key><UploadId>1</UploadId></Upload>\
+            <Upload><Key>ab</Key><UploadId>2</UploadId></Upload></ListMultipartUploadsResult>";
+        let root = Element::parse(document).expect("valid");
+        let (uploads, next) = read_uploads(&root, "a").expect("read");
+        assert_eq!(uploads, ["1"]);
+        assert_eq!(next, Some(Marker { key: "ab".to_owned(), upload: "2".to_owned() }));
+    }
+}

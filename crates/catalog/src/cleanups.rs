@@ -1,0 +1,171 @@
+//! Cleanups in the catalog: claimed by lane, settled by token.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use s3o_model::claim::Claimant;
+use s3o_model::cleanup::{BackendUpload, Cleanup, Outcome};
+use s3o_model::clock::{Timestamp, millis_of};
+use s3o_model::ids::{ClaimToken, CleanupId};
+use s3o_model::names::BackendName;
+
+use crate::error::Error;
+use crate::unit::{Row, Unit, json};
+use crate::{Catalog, params};
+
+/// What became of a claimed cleanup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// The row.
+    pub id: CleanupId,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// How much waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// Rows in the queue.
+    pub cleanups: u64,
+    /// Intents.
+    pub intents: u64,
+    /// Open uploads.
+    pub uploads: u64,
+}
+
+/// What is known of cleanups.
+#[async_trait]
+pub trait Cleanups: Send + Sync {
+    /// Claims due rows of one backend.
+    async fn claim_cleanups(
+        &self,
+        backend: &BackendName,
+        limit: usize,
+        claimant: &Claimant,
+    ) -> Result<Vec<Cleanup>, Error>;
+
+    /// Settles claimed rows; how many still carried the token is returned, the rest was not touched.
+    async fn settle_cleanups(&self, token: ClaimToken, settlements: &[Settlement]) -> Result<usize, Error>;
+
+    /// Frees claims older than `grace`; how many per backend is returned.
+    async fn free_stale_claims(&self, grace: Duration) -> Result<Vec<BackendName>, Error>;
+
+    /// How much waits.
+    async fn depths(&self) -> Result<Depths, Error>;
+}
+
+const CLAIM: &str = "UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN \
+     (SELECT id FROM cleanup_queue WHERE backend_name = $1 AND due <= :now AND token IS NULL \
+      ORDER BY due, id LIMIT $2 /*skip*/) \
+     RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after";
+
+/// Rows of `$1` (a list of ids) that still carry the token `$2`.
+macro_rules! settled {
+    ($head:literal) => {
+        concat!($head, " WHERE id IN (SELECT value FROM json_each($1)) AND token = $2")
+    };
+}
+
+fn cleanup(row: &Row) -> Result<Cleanup, Error> {
+    Ok(Cleanup {
+        id: CleanupId(row.int(0)?),
+        backend: row.parse(1)?,
+        physical_key: row.text(2)?.to_owned(),
+        backend_version: row.opt_text(3)?.map(str::to_owned),
+        upload: BackendUpload::from_column(row.opt_text(4)?.map(str::to_owned)),
+        attempts: u32::try_from(row.int(5)?).map_err(|_| Error::Corrupt("attempts".to_owned()))?,
+        absent_ok_after: row.opt_int(6)?.map(Timestamp::from_millis),
+    })
+}
+
+/// The ids that are done, that just lose their claim, and that come back later with
+/// (id, delay, attempts spent, why).
+type Sorted<'a> = (Vec<i64>, Vec<i64>, Vec<(i64, i64, i64, &'a str)>);
+
+fn sort_settlements(settlements: &[Settlement]) -> Sorted<'_> {
+    let (mut done, mut freed, mut later) = (Vec::new(), Vec::new(), Vec::new());
+    for Settlement { id, outcome } in settlements {
+        match outcome {
+            Outcome::Done | Outcome::DoneAbsent => done.push(id.0),
+            Outcome::Deferred => freed.push(id.0),
+            Outcome::Wait { delay, why } => later.push((id.0, millis_of(*delay), 0, why.as_str())),
+            Outcome::Retry { delay, why } => later.push((id.0, millis_of(*delay), 1, why.as_str())),
+        }
+    }
+    (done, freed, later)
+}
+
+#[async_trait]
+impl Cleanups for Catalog {
+    async fn claim_cleanups(
+        &self,
+        backend: &BackendName,
+        limit: usize,
+        claimant: &Claimant,
+    ) -> Result<Vec<Cleanup>, Error> {
+        const DUE: &str =
+            "SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND due <= :now AND token IS NULL LIMIT 1";
+        // An empty lane costs a read, not a transaction.
+        if self.read(DUE, params![backend]).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut unit = Unit::new("claim_cleanups");
+        unit.run(CLAIM, params![backend, limit, claimant.instance, claimant.token]);
+        self.write(unit).await?[0].rows.iter().map(cleanup).collect()
+    }
+
+    async fn settle_cleanups(&self, token: ClaimToken, settlements: &[Settlement]) -> Result<usize, Error> {
+        let all: Vec<i64> = settlements.iter().map(|settlement| settlement.id.0).collect();
+        let (done, freed, later) = sort_settlements(settlements);
+        let mut unit = Unit::new("settle_cleanups");
+        let ours = unit.run(
+            concat!(settled!("SELECT id FROM cleanup_queue"), " ORDER BY id /*lock*/"),
+            params![json(&all), token],
+        );
+        let done = params![json(&done), token];
+        unit.run(
+            concat!(
+                "UPDATE backend_quotas SET orphan_bytes = orphan_bytes - s.n \
+                 FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM cleanup_queue",
+                settled!(""),
+                " GROUP BY backend_name, stripe) s \
+                 WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe"
+            ),
+            done.clone(),
+        );
+        unit.run(settled!("DELETE FROM cleanup_queue"), done);
+        unit.run(
+            settled!("UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL"),
+            params![json(&freed), token],
+        );
+        unit.run(
+            "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL, \
+             due = :now + (t.value ->> 1), attempts = attempts + (t.value ->> 2), last_error = t.value ->> 3 \
+             FROM json_each($1) t WHERE cleanup_queue.id = t.value ->> 0 AND token = $2",
+            params![json(&later), token],
+        );
+        Ok(self.write(unit).await?[ours].rows.len())
+    }
+
+    async fn free_stale_claims(&self, grace: Duration) -> Result<Vec<BackendName>, Error> {
+        const STALE: &str = "SELECT 1 FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at <= :now - $1 LIMIT 1";
+        let grace = params![millis_of(grace)];
+        if self.read(STALE, grace.clone()).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut unit = Unit::new("free_stale_claims");
+        unit.run(
+            "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL \
+             WHERE token IS NOT NULL AND claimed_at <= :now - $1 RETURNING backend_name",
+            grace,
+        );
+        self.write(unit).await?[0].rows.iter().map(|row| row.parse(0)).collect()
+    }
+
+    async fn depths(&self) -> Result<Depths, Error> {
+        const SQL: &str = "SELECT (SELECT count(*) FROM cleanup_queue), (SELECT count(*) FROM pending_objects), \
+             (SELECT count(*) FROM multipart_uploads WHERE state = 'open')";
+        let rows = self.read(SQL, vec![]).await?;
+        Ok(Depths { cleanups: rows[0].size(0)?, intents: rows[0].size(1)?, uploads: rows[0].size(2)? })
+    }
+}

@@ -1,0 +1,33 @@
+//! Drivers: each runs units on one database.
+
+pub mod sqlite;
+
+use async_trait::async_trait;
+
+use crate::error::Error;
+use crate::unit::{Answer, Row, Statement, Unit};
+
+/// What a driver has done so far, for metrics and tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Units that were run.
+    pub units: u64,
+    /// Transactions that were committed.
+    pub commits: u64,
+    /// Rows that queries returned.
+    pub rows_read: u64,
+}
+
+/// Runs units on one database.
+#[async_trait]
+pub trait Driver: Send + Sync {
+    /// Runs a unit atomically: all of it, durably, or nothing. Not started is not done: dropping
+    /// the future either way leaves a whole unit or none.
+    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error>;
+
+    /// Runs a query outside any transaction.
+    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error>;
+
+    /// What was done so far.
+    fn effort(&self) -> Effort;
+}

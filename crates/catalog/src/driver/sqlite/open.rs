@@ -1,0 +1,106 @@
+//! Opening a database file: one process, durable settings, a schema we know. A file that is not
+//! ours, damaged, or newer than this program is refused and never written to.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::statement::translate;
+use crate::error::Error;
+use crate::migrations;
+
+/// "s3o" and a version of the file's layout; marks a database as ours.
+const APPLICATION_ID: i64 = 0x7333_6F01;
+
+/// An opened database.
+pub(super) struct Opened {
+    pub writer: Connection,
+    pub lock: File,
+}
+
+/// Opens one more connection to a database file.
+pub(super) fn connect(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_CREATE;
+    Connection::open_with_flags(path, flags).map_err(translate)
+}
+
+pub(super) fn open(path: &Path) -> Result<Opened, Error> {
+    let lock = lock_file(path)?;
+    let mut writer = connect(path)?;
+    check_ours(&writer)?;
+    configure(&writer)?;
+    migrate(&mut writer)?;
+    Ok(Opened { writer, lock })
+}
+
+/// SQLite would let a second process in; two writers with separate group commits and separate
+/// workers would be correct for the database and wrong for us.
+fn lock_file(path: &Path) -> Result<File, Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let describe = |error: &dyn std::fmt::Display| Error::Away(format!("{}: {error}", name.display()));
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(|e| describe(&e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse(path.display().to_string())),
+        Err(TryLockError::Error(error)) => Err(describe(&error)),
+    }
+}
+
+/// Reads only: what is not ours stays as it is.
+fn check_ours(connection: &Connection) -> Result<(), Error> {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(translate);
+    if number("SELECT count(*) FROM sqlite_schema")? == 0 {
+        return Ok(());
+    }
+    if number("PRAGMA application_id")? != APPLICATION_ID {
+        return Err(Error::Corrupt("the database belongs to another program".to_owned()));
+    }
+    let found = number("PRAGMA user_version")?;
+    let known = newest_version();
+    if found > known { Err(Error::Newer { found, known }) } else { quick_check(connection) }
+}
+
+/// Cheap enough at start for any size: it reads the root pages, not the tables.
+fn quick_check(connection: &Connection) -> Result<(), Error> {
+    connection.query_row("SELECT count(*) FROM backends", [], |row| row.get::<_, i64>(0)).map_err(translate)?;
+    Ok(())
+}
+
+fn newest_version() -> i64 {
+    i64::try_from(migrations::SQLITE.len()).expect("a handful of migrations")
+}
+
+fn configure(connection: &Connection) -> Result<(), Error> {
+    connection.busy_timeout(Duration::from_secs(10)).map_err(translate)?;
+    connection.set_prepared_statement_cache_capacity(256);
+    connection
+        .execute_batch(
+            "PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = FULL;
+             PRAGMA foreign_keys = ON;
+             PRAGMA temp_store = MEMORY;
+             PRAGMA cache_size = -32768;
+             PRAGMA wal_autocheckpoint = 4000;",
+        )
+        .map_err(translate)
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), Error> {
+    let current: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(translate)?;
+    let done = usize::try_from(current).map_err(|_| Error::Corrupt("negative schema version".to_owned()))?;
+    for (position, step) in migrations::SQLITE.iter().enumerate().skip(done) {
+        let version = position + 1;
+        let transaction = connection.transaction().map_err(translate)?;
+        transaction
+            .execute_batch(&format!(
+                "{step}; PRAGMA user_version = {version}; PRAGMA application_id = {APPLICATION_ID};"
+            ))
+            .map_err(translate)?;
+        transaction.commit().map_err(translate)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! One statement on one connection: the common dialect becomes SQLite's, values go in, rows come
+//! out, errors are translated.
+
+use std::collections::HashMap;
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ErrorCode, ToSql};
+use s3o_model::clock::Timestamp;
+
+use crate::error::Error;
+use crate::unit::{Answer, Row, Statement, Value};
+
+/// Statements in SQLite's words, by their text in the common dialect.
+#[derive(Debug, Default)]
+pub(super) struct Dialect(HashMap<&'static str, Translated>);
+
+impl Dialect {
+    fn of(&mut self, sql: &'static str) -> &Translated {
+        self.0.entry(sql).or_insert_with(|| to_sqlite(sql))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Translated {
+    sql: String,
+    /// How many of the caller's parameters the statement mentions.
+    params: usize,
+    /// Where the clock goes.
+    clock: Option<usize>,
+}
+
+/// `$1` becomes `?1` and `:now` a number behind the last one, since SQLite numbers named
+/// parameters by first appearance; locks are left to the single writer.
+fn to_sqlite(sql: &str) -> Translated {
+    let bare = sql.replace("/*lock*/", "").replace("/*share*/", "").replace("/*skip*/", "");
+    let mut pieces = bare.split('$');
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    let mut params = 0;
+    for piece in pieces {
+        let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
+        out.push(if digits == 0 { '$' } else { '?' });
+        out.push_str(piece);
+        params = params.max(piece[..digits].parse().unwrap_or(0));
+    }
+    let clock = out.contains(":now").then_some(params + 1);
+    let sql = clock.map_or_else(|| out.clone(), |position| out.replace(":now", &format!("?{position}")));
+    Translated { sql, params, clock }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(number) => ValueRef::Integer(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
+}
+
+/// Runs one statement to its end.
+pub(super) fn run(
+    connection: &Connection,
+    dialect: &mut Dialect,
+    statement: &Statement,
+    now: Timestamp,
+) -> Result<Answer, rusqlite::Error> {
+    let translated = dialect.of(statement.sql);
+    let mut prepared = connection.prepare_cached(&translated.sql)?;
+    for (position, value) in statement.params.iter().take(translated.params).enumerate() {
+        prepared.raw_bind_parameter(position + 1, value)?;
+    }
+    if let Some(position) = translated.clock {
+        prepared.raw_bind_parameter(position, now.millis())?;
+    }
+    let columns = prepared.column_count();
+    if columns == 0 {
+        return Ok(Answer { rows: Vec::new(), changed: prepared.raw_execute()? });
+    }
+    let mut rows = Vec::new();
+    let mut cursor = prepared.raw_query();
+    while let Some(row) = cursor.next()? {
+        let values = (0..columns).map(|column| row.get_ref(column).and_then(|v| owned(column, v)));
+        rows.push(Row(values.collect::<Result<_, _>>()?));
+    }
+    let changed = rows.len();
+    Ok(Answer { rows, changed })
+}
+
+fn owned(column: usize, value: ValueRef<'_>) -> rusqlite::Result<Value> {
+    match value {
+        ValueRef::Null => Ok(Value::Null),
+        ValueRef::Integer(number) => Ok(Value::Int(number)),
+        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Value::Text(text.to_owned())),
+            Err(error) => Err(rusqlite::Error::Utf8Error(column, error)),
+        },
+        ValueRef::Real(_) | ValueRef::Blob(_) => {
+            Err(rusqlite::Error::InvalidColumnType(column, String::new(), value.data_type()))
+        }
+    }
+}
+
+/// Names a database error by what a caller can do.
+pub(super) fn translate(error: rusqlite::Error) -> Error {
+    let text = error.to_string();
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::ReadOnly
+            | ErrorCode::CannotOpen
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::OutOfMemory
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::PermissionDenied,
+        ) => Error::Away(text),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Error::Corrupt(text),
+        Some(_) | None => Error::Internal(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_sqlite;
+
+    #[test]
+    fn parameters_keep_their_numbers_whatever_comes_first() {
+        let translated = to_sqlite("SELECT :now, $2, $1, '$[0]' /*lock*/");
+        assert_eq!(translated.sql, "SELECT ?3, ?2, ?1, '$[0]' ");
+        assert_eq!((translated.params, translated.clock), (2, Some(3)));
+        assert_eq!(to_sqlite("SELECT $10").params, 10);
+    }
+}

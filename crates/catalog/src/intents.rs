@@ -1,0 +1,242 @@
+//! Intents in the catalog: announced before bytes are written, renewed while they are, and turned
+//! into cleanups when the write came to nothing.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use s3o_model::cleanup::BackendUpload;
+use s3o_model::clock::{Timestamp, millis_of};
+use s3o_model::ids::{ClaimToken, InstanceId, IntentId, WriteId};
+use s3o_model::intent::{FencedIntent, Intent, IntentKind};
+
+use crate::error::{Error, Verdict};
+use crate::objects::BUCKET_STANDS;
+use crate::unit::{Row, Unit, json};
+use crate::{Catalog, params};
+
+/// Everything that is announced for one copy of a write.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// The intent.
+    pub intent: Intent,
+    /// The process that writes.
+    pub owner: InstanceId,
+    /// How long the intent holds without renewal.
+    pub lease: Duration,
+}
+
+/// Whether a write that was given up may still land on its backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// It cannot: the backend answered, or was never asked.
+    No,
+    /// It may, for this long; until then absence proves nothing.
+    Within(Duration),
+}
+
+/// What is known of intents.
+#[async_trait]
+pub trait Intents: Send + Sync {
+    /// Announces a write and reserves its room, in one transaction; the end of the lease is
+    /// returned. Fails as `NoRoom` or `Closed` for this backend, `NoSuchBucket`, `NoSuchUpload`.
+    async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error>;
+
+    /// Renews leases; the intents that are still open are returned with their new ends.
+    async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error>;
+
+    /// Notes what is known of a backend upload, before it is acted upon. Fails as `Fenced`.
+    async fn note_upload(&self, intent: IntentId, upload: &BackendUpload) -> Result<(), Error>;
+
+    /// Gives a write up: its open intents become cleanups. `false` if none was open any more.
+    async fn drop_write(&self, write: WriteId, late: Late) -> Result<bool, Error>;
+
+    /// Queues the bytes of a write that was fenced, again, now that the write has ended.
+    async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error>;
+
+    /// Fences intents whose lease ran out and turns them into cleanups, at most `limit` writes.
+    async fn reap(&self, token: ClaimToken, limit: usize, late: Duration) -> Result<Vec<FencedIntent>, Error>;
+
+    /// Ends the leases and claims of processes that are known to be dead. Only for a catalog
+    /// that one process owns.
+    async fn take_over(&self) -> Result<(), Error>;
+
+    /// How many intents there are.
+    async fn intents_depth(&self) -> Result<u64, Error>;
+}
+
+const STAGE: &str = "INSERT INTO pending_objects \
+     (id, write_id, kind, bucket_id, key, upload_id, part_number, backend_name, physical_key, size_bytes, stripe, \
+      owner, lease_until, created_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, :now + $12, :now) RETURNING lease_until";
+
+const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes + $2 \
+     WHERE backend_name = $1 AND stripe = 0 \
+     AND (share_bytes IS NULL OR used_bytes + orphan_bytes + reserved_bytes + $2 <= share_bytes)";
+
+const OPEN_UPLOAD: &str = "SELECT id FROM multipart_uploads \
+     WHERE id = $1 AND bucket_id = $2 AND key = $3 AND state = 'open' /*share*/";
+
+/// Turns intents into cleanups: `$1` selects them by `marker`, `$2` is the end of the window in
+/// which they may still land, as a delay, or null.
+macro_rules! enqueue {
+    ($marker:literal) => {
+        [
+            concat!(
+                "INSERT INTO cleanup_queue (backend_name, physical_key, backend_version, backend_upload, size_bytes, ",
+                "stripe, reason, due, absent_ok_after, created_at) ",
+                "SELECT backend_name, physical_key, backend_version, backend_upload, size_bytes, stripe, ",
+                "CASE kind WHEN 'part' THEN 'multipart' ELSE 'put_orphan' END, :now, :now + $2, :now ",
+                "FROM pending_objects WHERE physical_key IS NOT NULL AND ",
+                $marker
+            ),
+            concat!(
+                "UPDATE backend_quotas SET reserved_bytes = reserved_bytes - s.n, orphan_bytes = orphan_bytes + s.n ",
+                "FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM pending_objects WHERE ",
+                $marker,
+                " GROUP BY backend_name, stripe) s ",
+                "WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe"
+            ),
+            concat!("DELETE FROM pending_objects WHERE ", $marker),
+        ]
+    };
+}
+
+fn kind_columns(kind: IntentKind) -> (&'static str, Option<s3o_model::ids::UploadId>, Option<u32>) {
+    match kind {
+        IntentKind::Object => ("object", None, None),
+        IntentKind::Part { upload, number } => ("part", Some(upload), Some(number)),
+    }
+}
+
+fn fenced(row: &Row) -> Result<FencedIntent, Error> {
+    Ok(FencedIntent {
+        id: row.parse(0)?,
+        backend: row.parse(1)?,
+        physical_key: row.text(2)?.to_owned(),
+        size_bytes: row.size(3)?,
+    })
+}
+
+#[async_trait]
+impl Intents for Catalog {
+    async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error> {
+        let intent = &stage.intent;
+        let (kind, upload, number) = kind_columns(intent.kind);
+        let mut unit = Unit::new("stage");
+        unit.one(BUCKET_STANDS, params![intent.bucket], Verdict::NoSuchBucket);
+        if let Some(upload) = upload {
+            unit.one(OPEN_UPLOAD, params![upload, intent.bucket, &intent.key], Verdict::NoSuchUpload);
+        }
+        unit.one(
+            "SELECT name FROM backends WHERE name = $1 AND frozen_reason IS NULL AND draining = 0 /*share*/",
+            params![&intent.backend],
+            Verdict::Closed,
+        );
+        let staged = unit.run(
+            STAGE,
+            params![
+                intent.id,
+                intent.write,
+                kind,
+                intent.bucket,
+                &intent.key,
+                upload,
+                number,
+                &intent.backend,
+                &intent.physical_key,
+                intent.size_bytes,
+                stage.owner,
+                millis_of(stage.lease),
+            ],
+        );
+        unit.one(RESERVE, params![&intent.backend, intent.size_bytes], Verdict::NoRoom);
+        crate::objects::moment(&self.write(unit).await?[staged].rows[0], 0)
+    }
+
+    async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error> {
+        let mut unit = Unit::new("renew");
+        unit.run(
+            "UPDATE pending_objects SET lease_until = :now + $2 \
+             WHERE id IN (SELECT value FROM json_each($1)) AND state = 'open' RETURNING id, lease_until",
+            params![json(&intents), millis_of(lease)],
+        );
+        let answers = self.write(unit).await?;
+        answers[0].rows.iter().map(|row| Ok((row.parse(0)?, crate::objects::moment(row, 1)?))).collect()
+    }
+
+    async fn note_upload(&self, intent: IntentId, upload: &BackendUpload) -> Result<(), Error> {
+        let mut unit = Unit::new("note_upload");
+        unit.one(
+            "UPDATE pending_objects SET backend_upload = $2 WHERE id = $1 AND state = 'open'",
+            params![intent, upload.to_column()],
+            Verdict::Fenced,
+        );
+        self.write(unit).await.map(drop)
+    }
+
+    async fn drop_write(&self, write: WriteId, late: Late) -> Result<bool, Error> {
+        const ENQUEUE: [&str; 3] = enqueue!("write_id = $1 AND state = 'open'");
+        let window = match late {
+            Late::No => None,
+            Late::Within(window) => Some(millis_of(window)),
+        };
+        let mut unit = Unit::new("drop_write");
+        let open = unit.run(
+            "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
+            params![write],
+        );
+        for sql in ENQUEUE {
+            unit.run(sql, params![write, window]);
+        }
+        Ok(!self.write(unit).await?[open].rows.is_empty())
+    }
+
+    async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error> {
+        let mut unit = Unit::new("requeue");
+        // The earlier cleanup still stands, or it was settled and its bytes are off the books:
+        // only then are they booked again.
+        unit.run(
+            "UPDATE backend_quotas SET orphan_bytes = orphan_bytes + $3 WHERE backend_name = $1 AND stripe = 0 \
+             AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2)",
+            params![&intent.backend, &intent.physical_key, intent.size_bytes],
+        );
+        unit.run(
+            "INSERT INTO cleanup_queue \
+             (backend_name, physical_key, size_bytes, stripe, reason, due, created_at, backend_version) \
+             VALUES ($1, $2, $3, 0, 'put_orphan', :now, :now, $4) \
+             ON CONFLICT (backend_name, physical_key) DO UPDATE SET due = excluded.due, \
+             backend_version = COALESCE(excluded.backend_version, cleanup_queue.backend_version)",
+            params![&intent.backend, &intent.physical_key, intent.size_bytes, backend_version],
+        );
+        self.write(unit).await.map(drop)
+    }
+
+    async fn reap(&self, token: ClaimToken, limit: usize, late: Duration) -> Result<Vec<FencedIntent>, Error> {
+        const ENQUEUE: [&str; 3] = enqueue!("token = $1");
+        let mut unit = Unit::new("reap");
+        let fence = unit.run(
+            "UPDATE pending_objects SET state = 'aborting', token = $1 WHERE write_id IN \
+             (SELECT write_id FROM pending_objects WHERE lease_until <= :now ORDER BY lease_until LIMIT $2 /*skip*/) \
+             RETURNING id, backend_name, physical_key, size_bytes",
+            params![token, limit],
+        );
+        for sql in ENQUEUE {
+            unit.run(sql, params![token, millis_of(late)]);
+        }
+        self.write(unit).await?[fence].rows.iter().map(fenced).collect()
+    }
+
+    async fn take_over(&self) -> Result<(), Error> {
+        let mut unit = Unit::new("take_over");
+        unit.run("UPDATE pending_objects SET lease_until = :now WHERE lease_until > :now", vec![]);
+        unit.run(
+            "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL WHERE token IS NOT NULL",
+            vec![],
+        );
+        self.write(unit).await.map(drop)
+    }
+
+    async fn intents_depth(&self) -> Result<u64, Error> {
+        self.read("SELECT count(*) FROM pending_objects", vec![]).await?[0].size(0)
+    }
+}

@@ -1,0 +1,278 @@
+//! Objects in the catalog: resolving, listing, and the units that write and remove their rows.
+
+mod delete;
+mod list;
+mod resolve;
+mod upsert;
+
+use std::sync::LazyLock;
+
+use async_trait::async_trait;
+use s3o_model::cleanup::Reason;
+use s3o_model::clock::Timestamp;
+use s3o_model::conditions::WriteCondition;
+use s3o_model::content::{Location, Piece};
+use s3o_model::etag::{ETag, Md5, Sha256};
+use s3o_model::ids::{BucketId, ClaimToken, ContentId, IntentId, WriteId};
+use s3o_model::listing::{ListPage, ListQuery};
+use s3o_model::names::{BucketName, ObjectKey};
+use s3o_model::object::{ListedObject, Object, Tags};
+
+pub use upsert::PutRow;
+pub(crate) use upsert::upsert_object;
+
+use crate::error::{Error, Verdict};
+use crate::release::{NONE, Release, Selector};
+use crate::unit::{Row, Unit, json};
+use crate::{Catalog, params};
+
+/// What a bucket name and a key lead to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// The object, if there is one that has not expired.
+    pub object: Option<Object>,
+    /// The object's bytes where they lie in one piece; `None` when they are joined from parts.
+    pub whole: Option<WholeContent>,
+}
+
+/// Content that lies in one piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeContent {
+    /// Its digest.
+    pub md5: Md5,
+    /// Its copies, best first.
+    pub locations: Vec<Location>,
+}
+
+/// A written body that becomes an object.
+#[derive(Debug, Clone)]
+pub struct CommitPut {
+    /// The write whose intents are open.
+    pub write: WriteId,
+    /// How many copies it has.
+    pub copies: usize,
+    /// The new content.
+    pub content: ContentId,
+    /// Its digest.
+    pub md5: Md5,
+    /// Its digest.
+    pub sha256: Option<Sha256>,
+    /// The object's row.
+    pub row: PutRow,
+    /// When it may be stored.
+    pub condition: WriteCondition,
+    /// The version ids that backends gave.
+    pub backend_versions: Vec<(IntentId, String)>,
+}
+
+/// A row that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// When.
+    pub last_modified: Timestamp,
+    /// Whether it displaced content, so that there may be bytes to delete.
+    pub displaced: bool,
+}
+
+impl Committed {
+    pub(crate) fn from_row(row: &Row) -> Result<Self, Error> {
+        Ok(Self { last_modified: moment(row, 0)?, displaced: row.opt_text(1)?.is_some() })
+    }
+}
+
+/// What is known of objects.
+#[async_trait]
+pub trait Objects: Send + Sync {
+    /// Looks a key up, with what is needed to read it, in one read. `None`: no such bucket.
+    async fn resolve(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Option<Resolved>, Error>;
+
+    /// The pieces of joined content from the one that holds byte `from` to byte `before`
+    /// (exclusive), at most `limit`.
+    async fn pieces(&self, content: ContentId, from: u64, before: u64, limit: usize) -> Result<Vec<Piece>, Error>;
+
+    /// The pieces of joined content with numbers above `after`, and how many there are in all.
+    async fn numbered_pieces(&self, content: ContentId, after: u32, limit: usize) -> Result<Numbered, Error>;
+
+    /// One page of a bucket's objects.
+    async fn list_objects(&self, bucket: BucketId, query: ListQuery) -> Result<ListPage<ListedObject>, Error>;
+
+    /// Makes a written body visible: its intents become locations, the object's row refers to
+    /// them, and what the row referred to before is released. Fails as `Fenced` if an intent is
+    /// no longer open.
+    async fn commit_put(&self, put: CommitPut) -> Result<Committed, Error>;
+
+    /// Makes a row that refers to content which is already there. Fails as `ResolveAgain` if that
+    /// content was condemned meanwhile.
+    async fn commit_copy(&self, row: PutRow, source: ContentId, condition: WriteCondition) -> Result<Committed, Error>;
+
+    /// Removes an object's row and releases its content; `false` if there was none.
+    async fn delete_object(&self, bucket: BucketId, key: &ObjectKey, if_match: Option<&ETag>) -> Result<bool, Error>;
+
+    /// Removes up to a thousand rows in one unit; the keys that went are returned.
+    async fn delete_objects(
+        &self,
+        bucket: BucketId,
+        targets: &[(ObjectKey, Option<ETag>)],
+        token: ClaimToken,
+    ) -> Result<Vec<ObjectKey>, Error>;
+
+    /// Replaces an object's tags, if it still is this version.
+    async fn set_object_tags(&self, object: &Object, tags: &Tags) -> Result<(), Error>;
+}
+
+/// Pieces by their numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Numbered {
+    /// The pieces.
+    pub pieces: Vec<Piece>,
+    /// The checksum of each, in the same order.
+    pub checksums: Vec<Option<s3o_model::checksum::Checksum>>,
+    /// How many pieces the content has in all.
+    pub count: u32,
+}
+
+/// What the row of `$1`, `$2` referred to before this unit wrote it.
+pub(crate) static DISPLACED: LazyLock<Release> = LazyLock::new(|| {
+    Release::of(&Selector {
+        referrers: "objects WHERE bucket_id = $1 AND key = $2 AND prev_content_id IS NOT NULL",
+        column: "prev_content_id",
+        dying_objects: NONE,
+        dying_pieces: NONE,
+        dying_parts: NONE,
+    })
+});
+
+/// Locks the open intents of a key, before any content is locked.
+pub(crate) const LOCK_INTENTS: &str =
+    "SELECT id FROM pending_objects WHERE bucket_id = $1 AND key = $2 AND state = 'open' ORDER BY id /*lock*/";
+
+/// Tells the reaper that a later change of this key was acknowledged.
+pub(crate) const SUPERSEDE: &str = "UPDATE pending_objects SET superseded = 1 \
+     WHERE bucket_id = $1 AND key = $2 AND state = 'open' AND superseded = 0";
+
+pub(crate) const BUCKET_STANDS: &str = "SELECT id FROM buckets WHERE id = $1 /*share*/";
+
+/// The statements that turn a write's open intents into locations of `content`.
+pub(crate) fn settle_intents(unit: &mut Unit, write: WriteId, content: ContentId) {
+    let key = || params![write, content];
+    unit.run(
+        "INSERT INTO object_locations \
+         (content_id, backend_name, physical_key, backend_version, size_bytes, stripe, state, verified_at) \
+         SELECT $2, backend_name, physical_key, backend_version, size_bytes, stripe, 'present', :now \
+         FROM pending_objects WHERE write_id = $1",
+        key(),
+    );
+    unit.run(
+        "UPDATE backend_quotas SET reserved_bytes = reserved_bytes - s.n, used_bytes = used_bytes + s.n \
+         FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM pending_objects \
+         WHERE write_id = $1 GROUP BY backend_name, stripe) s \
+         WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe",
+        key(),
+    );
+    unit.run("DELETE FROM pending_objects WHERE write_id = $1", key());
+}
+
+/// The statements that check that a write is still ours and note what its backends answered.
+pub(crate) fn hold_intents(unit: &mut Unit, write: WriteId, copies: usize, versions: &[(IntentId, String)]) {
+    unit.exactly(
+        copies,
+        "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
+        params![write],
+        Verdict::Fenced,
+    );
+    for (intent, version) in versions {
+        unit.run("UPDATE pending_objects SET backend_version = $2 WHERE id = $1", params![*intent, version]);
+    }
+}
+
+pub(crate) const INSERT_WHOLE: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count) \
+     VALUES ($1, 'whole', $2, $3, $4, 1)";
+
+pub(crate) fn moment(row: &Row, column: usize) -> Result<Timestamp, Error> {
+    row.int(column).map(Timestamp::from_millis)
+}
+
+#[async_trait]
+impl Objects for Catalog {
+    async fn resolve(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Option<Resolved>, Error> {
+        resolve::resolve(self, bucket, key).await
+    }
+
+    async fn pieces(&self, content: ContentId, from: u64, before: u64, limit: usize) -> Result<Vec<Piece>, Error> {
+        resolve::pieces(self, content, from, before, limit).await
+    }
+
+    async fn numbered_pieces(&self, content: ContentId, after: u32, limit: usize) -> Result<Numbered, Error> {
+        resolve::numbered_pieces(self, content, after, limit).await
+    }
+
+    async fn list_objects(&self, bucket: BucketId, query: ListQuery) -> Result<ListPage<ListedObject>, Error> {
+        list::list(self, bucket, query).await
+    }
+
+    async fn commit_put(&self, put: CommitPut) -> Result<Committed, Error> {
+        let place = params![put.row.bucket, &put.row.key];
+        let mut unit = Unit::new("commit_put");
+        unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
+        // A fresh row that nobody else can see: it takes its place before the object's row without
+        // breaking the order of locks.
+        let sha256 = put.sha256.map(|digest| digest.to_string());
+        unit.run(INSERT_WHOLE, params![put.content, sha256, put.md5.to_string(), put.row.size_bytes]);
+        let written = upsert_object(&mut unit, &put.row, put.content, &put.condition);
+        unit.run(LOCK_INTENTS, place.clone());
+        hold_intents(&mut unit, put.write, put.copies, &put.backend_versions);
+        DISPLACED.lock(&mut unit, &place);
+        settle_intents(&mut unit, put.write, put.content);
+        DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
+        unit.run(SUPERSEDE, place);
+        Committed::from_row(&self.write(unit).await?[written].rows[0])
+    }
+
+    async fn commit_copy(&self, row: PutRow, source: ContentId, condition: WriteCondition) -> Result<Committed, Error> {
+        let place = params![row.bucket, &row.key];
+        let mut unit = Unit::new("commit_copy");
+        unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
+        unit.one("SELECT id FROM contents WHERE id = $1 AND state = 'live'", params![source], Verdict::ResolveAgain);
+        let written = upsert_object(&mut unit, &row, source, &condition);
+        unit.run(LOCK_INTENTS, place.clone());
+        unit.run(
+            "SELECT id FROM contents WHERE id = $3 OR id = \
+             (SELECT prev_content_id FROM objects WHERE bucket_id = $1 AND key = $2) ORDER BY id /*lock*/",
+            params![row.bucket, &row.key, source],
+        );
+        // Acquire before release: a copy onto itself must not touch zero.
+        unit.one(
+            "UPDATE contents SET ref_count = ref_count + 1 WHERE id = $1 AND state = 'live'",
+            params![source],
+            Verdict::ResolveAgain,
+        );
+        DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
+        unit.run(SUPERSEDE, place);
+        Committed::from_row(&self.write(unit).await?[written].rows[0])
+    }
+
+    async fn delete_object(&self, bucket: BucketId, key: &ObjectKey, if_match: Option<&ETag>) -> Result<bool, Error> {
+        delete::delete_one(self, bucket, key, if_match).await
+    }
+
+    async fn delete_objects(
+        &self,
+        bucket: BucketId,
+        targets: &[(ObjectKey, Option<ETag>)],
+        token: ClaimToken,
+    ) -> Result<Vec<ObjectKey>, Error> {
+        delete::delete_many(self, bucket, targets, token).await
+    }
+
+    async fn set_object_tags(&self, object: &Object, tags: &Tags) -> Result<(), Error> {
+        let mut unit = Unit::new("set_object_tags");
+        unit.one(
+            "UPDATE objects SET tags = $4 WHERE bucket_id = $1 AND key = $2 AND version_id = $3",
+            params![object.bucket, &object.key, object.version, json(tags)],
+            Verdict::RunAgain,
+        );
+        self.write(unit).await.map(drop)
+    }
+}

@@ -1,0 +1,98 @@
+//! Removing objects' rows: the references go, and what nothing refers to any more is condemned in
+//! the same unit.
+
+use std::sync::LazyLock;
+
+use s3o_model::cleanup::Reason;
+use s3o_model::etag::ETag;
+use s3o_model::ids::{BucketId, ClaimToken};
+use s3o_model::names::ObjectKey;
+
+use super::{LOCK_INTENTS, SUPERSEDE};
+use crate::error::{Error, Verdict};
+use crate::release::{NONE, Release, Selector};
+use crate::unit::{Unit, json};
+use crate::{Catalog, params};
+
+static ONE: LazyLock<Release> = LazyLock::new(|| {
+    Release::of(&Selector {
+        referrers: "objects WHERE bucket_id = $1 AND key = $2",
+        column: "content_id",
+        dying_objects: "o.bucket_id = $1 AND o.key = $2",
+        dying_pieces: NONE,
+        dying_parts: NONE,
+    })
+});
+
+static MARKED: LazyLock<Release> = LazyLock::new(|| {
+    Release::of(&Selector {
+        referrers: "objects WHERE token = $1",
+        column: "content_id",
+        dying_objects: "o.token = $1",
+        dying_pieces: NONE,
+        dying_parts: NONE,
+    })
+});
+
+/// One object, only if it still has this `ETag` where one is given.
+pub(super) async fn delete_one(
+    catalog: &Catalog,
+    bucket: BucketId,
+    key: &ObjectKey,
+    if_match: Option<&ETag>,
+) -> Result<bool, Error> {
+    let place = params![bucket, key];
+    let mut unit = Unit::new("delete_object");
+    match if_match {
+        None => unit.run("SELECT key FROM objects WHERE bucket_id = $1 AND key = $2 /*lock*/", place.clone()),
+        Some(etag) => unit.one(
+            "SELECT key FROM objects WHERE bucket_id = $1 AND key = $2 AND etag = $3 \
+             AND (expires_at IS NULL OR expires_at > :now) /*lock*/",
+            params![bucket, key, etag],
+            Verdict::PreconditionFailed,
+        ),
+    };
+    unit.run(LOCK_INTENTS, place.clone());
+    ONE.lock(&mut unit, &place);
+    ONE.add_to(&mut unit, &place, Reason::Delete);
+    let gone = unit.run("DELETE FROM objects WHERE bucket_id = $1 AND key = $2", place.clone());
+    unit.run(SUPERSEDE, place);
+    Ok(catalog.write(unit).await?[gone].changed == 1)
+}
+
+/// Many objects of one bucket: marked first, so that every later statement means the same rows.
+pub(super) async fn delete_many(
+    catalog: &Catalog,
+    bucket: BucketId,
+    targets: &[(ObjectKey, Option<ETag>)],
+    token: ClaimToken,
+) -> Result<Vec<ObjectKey>, Error> {
+    let marker = params![token];
+    let list: Vec<(&str, Option<&str>)> =
+        targets.iter().map(|(key, etag)| (key.as_str(), etag.as_ref().map(ETag::as_str))).collect();
+    let list = json(&list);
+    let mut unit = Unit::new("delete_objects");
+    let marked = unit.run(
+        "UPDATE objects SET token = $1 FROM json_each($3) t \
+         WHERE bucket_id = $2 AND objects.key = t.value ->> 0 \
+         AND (t.value ->> 1 IS NULL OR (objects.etag = t.value ->> 1 \
+              AND (objects.expires_at IS NULL OR objects.expires_at > :now))) \
+         RETURNING objects.key",
+        params![token, bucket, &list],
+    );
+    unit.run(
+        "SELECT q.id FROM pending_objects q JOIN objects o ON o.bucket_id = q.bucket_id AND o.key = q.key \
+         WHERE o.token = $1 AND q.state = 'open' ORDER BY q.id /*lock*/",
+        marker.clone(),
+    );
+    MARKED.lock(&mut unit, &marker);
+    MARKED.add_to(&mut unit, &marker, Reason::Delete);
+    unit.run("DELETE FROM objects WHERE token = $1", marker);
+    // Keys that had no row may still have writes under way that this delete comes after.
+    unit.run(
+        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $1 AND state = 'open' AND superseded = 0 \
+         AND key IN (SELECT t.value ->> 0 FROM json_each($2) t WHERE t.value ->> 1 IS NULL)",
+        params![bucket, &list],
+    );
+    catalog.write(unit).await?[marked].rows.iter().map(|row| row.parse(0)).collect()
+}

@@ -1,0 +1,89 @@
+//! Writing an object's row, under each condition. The row keeps what it displaced, so the unit
+//! that wrote it knows what to release even when two first writes of one key meet.
+
+use s3o_model::checksum::Checksum;
+use s3o_model::conditions::WriteCondition;
+use s3o_model::etag::ETag;
+use s3o_model::ids::{BucketId, ContentId, VersionId};
+use s3o_model::names::ObjectKey;
+use s3o_model::object::Attributes;
+
+use crate::error::Verdict;
+use crate::params;
+use crate::unit::{Unit, json};
+
+/// Everything that S3 shows of an object, except when it was written.
+#[derive(Debug, Clone)]
+pub struct PutRow {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// The key.
+    pub key: ObjectKey,
+    /// Fresh for every write.
+    pub version: VersionId,
+    /// The length.
+    pub size_bytes: u64,
+    /// The `ETag`.
+    pub etag: ETag,
+    /// The checksum.
+    pub checksum: Option<Checksum>,
+    /// What the client attached.
+    pub attributes: Attributes,
+}
+
+macro_rules! insert {
+    ($tail:literal) => {
+        concat!(
+            "INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, checksum, headers, ",
+            "metadata, tags, last_modified) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, :now / 1000 * 1000) ",
+            "ON CONFLICT (bucket_id, key) DO UPDATE SET prev_content_id = objects.content_id, ",
+            "content_id = excluded.content_id, version_id = excluded.version_id, size_bytes = excluded.size_bytes, ",
+            "etag = excluded.etag, checksum = excluded.checksum, headers = excluded.headers, ",
+            "metadata = excluded.metadata, tags = excluded.tags, last_modified = excluded.last_modified, ",
+            "expires_at = NULL, deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL ",
+            $tail,
+            " RETURNING last_modified, prev_content_id"
+        )
+    };
+}
+
+const ALWAYS: &str = insert!("");
+/// An expired row counts as absent.
+const IF_ABSENT: &str = insert!("WHERE objects.expires_at IS NOT NULL AND objects.expires_at <= :now");
+const IF_MATCH: &str = "UPDATE objects SET prev_content_id = content_id, content_id = $3, version_id = $4, \
+     size_bytes = $5, etag = $6, checksum = $7, headers = $8, metadata = $9, tags = $10, \
+     last_modified = :now / 1000 * 1000, expires_at = NULL, deletion_status = 'NOT_EXPIRED', \
+     deletion_initiated_at = NULL, token = NULL \
+     WHERE bucket_id = $1 AND key = $2 AND ($11 IS NULL OR etag = $11) \
+     AND (expires_at IS NULL OR expires_at > :now) RETURNING last_modified, prev_content_id";
+
+/// Adds the statement; its answer holds the moment of the write and what it displaced.
+pub(crate) fn upsert_object(
+    unit: &mut Unit,
+    row: &PutRow,
+    content: ContentId,
+    condition: &WriteCondition,
+) -> usize {
+    let attributes = &row.attributes;
+    let mut values = params![
+        row.bucket,
+        &row.key,
+        content,
+        row.version,
+        row.size_bytes,
+        &row.etag,
+        row.checksum.as_ref().map(json),
+        json(&attributes.headers),
+        json(&attributes.metadata),
+        json(&attributes.tags),
+    ];
+    let sql = match condition {
+        WriteCondition::None => ALWAYS,
+        WriteCondition::IfAbsent => IF_ABSENT,
+        WriteCondition::IfMatch(etag) => {
+            values.extend(params![etag.as_ref()]);
+            IF_MATCH
+        }
+    };
+    unit.one(sql, values, Verdict::PreconditionFailed)
+}

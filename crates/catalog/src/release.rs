@@ -1,0 +1,95 @@
+//! Releasing references: what was let go of is counted down, recounted and, if nothing refers to
+//! it any more, condemned; its locations become cleanups and its bytes move from used to orphan.
+//!
+//! Every unit that lets go of content uses these statements, so there is one way to do it. The
+//! selector names the contents by a marker that neither time nor others can change.
+
+use crate::params;
+use crate::unit::{Unit, Value};
+
+/// The statements that release the contents a selector names.
+pub(crate) struct Release {
+    lock: String,
+    count_down: String,
+    condemn: String,
+    enqueue: String,
+    rebook: String,
+    forget: String,
+}
+
+/// Which rows are let go of, in SQL. Parameters `$1` to `$3` are the selector's own, `$4` is the
+/// reason for the cleanups.
+pub(crate) struct Selector {
+    /// A table and a condition with one row per reference that goes; `content` is its column.
+    pub referrers: &'static str,
+    /// That column's name.
+    pub column: &'static str,
+    /// True for rows of `objects o` that the unit is about to delete.
+    pub dying_objects: &'static str,
+    /// True for rows of `content_parts p` that the unit is about to delete.
+    pub dying_pieces: &'static str,
+    /// True for rows of `multipart_parts m` that the unit is about to delete.
+    pub dying_parts: &'static str,
+}
+
+/// No row of that table is about to go.
+pub(crate) const NONE: &str = "1 = 0";
+
+impl Release {
+    pub(crate) fn of(selector: &Selector) -> Self {
+        let Selector { referrers, column, dying_objects, dying_pieces, dying_parts } = selector;
+        let ids = format!("SELECT {column} FROM {referrers}");
+        let condemned = format!(
+            "object_locations l JOIN contents c ON c.id = l.content_id \
+             WHERE c.id IN ({ids}) AND c.state = 'condemned' AND c.kind = 'whole'"
+        );
+        Self {
+            lock: format!("SELECT id FROM contents WHERE id IN ({ids}) ORDER BY id /*lock*/"),
+            count_down: format!(
+                "UPDATE contents SET ref_count = ref_count - s.n \
+                 FROM (SELECT {column} AS c, count(*) AS n FROM {referrers} GROUP BY {column}) s \
+                 WHERE s.c = contents.id"
+            ),
+            // The count decides, the rows confirm it: a count that drifted must not kill bytes.
+            condemn: format!(
+                "UPDATE contents SET state = 'condemned', condemned_at = :now \
+                 WHERE id IN ({ids}) AND ref_count = 0 AND state = 'live' \
+                 AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.content_id = contents.id AND NOT ({dying_objects})) \
+                 AND NOT EXISTS (SELECT 1 FROM content_parts p WHERE p.whole_id = contents.id AND NOT ({dying_pieces})) \
+                 AND NOT EXISTS (SELECT 1 FROM multipart_parts m WHERE m.content_id = contents.id AND NOT ({dying_parts})) \
+                 AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id)"
+            ),
+            enqueue: format!(
+                "INSERT INTO cleanup_queue \
+                 (backend_name, physical_key, backend_version, size_bytes, stripe, reason, due, created_at) \
+                 SELECT l.backend_name, l.physical_key, l.backend_version, l.size_bytes, l.stripe, $4, :now, :now \
+                 FROM {condemned}"
+            ),
+            rebook: format!(
+                "UPDATE backend_quotas SET used_bytes = used_bytes - s.n, orphan_bytes = orphan_bytes + s.n \
+                 FROM (SELECT l.backend_name AS b, l.stripe AS t, sum(l.size_bytes) AS n \
+                 FROM {condemned} GROUP BY l.backend_name, l.stripe) s \
+                 WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe"
+            ),
+            forget: format!(
+                "DELETE FROM object_locations WHERE content_id IN \
+                 (SELECT id FROM contents WHERE id IN ({ids}) AND state = 'condemned' AND kind = 'whole')"
+            ),
+        }
+    }
+
+    /// Locks the contents, before the unit takes references of its own.
+    pub(crate) fn lock(&'static self, unit: &mut Unit, selector: &[Value]) {
+        unit.run(&self.lock, selector.to_vec());
+    }
+
+    /// Lets go of the references. The unit deletes or has replaced the referring rows itself.
+    pub(crate) fn add_to(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
+        let mut values = selector.to_vec();
+        values.resize(3, Value::Null);
+        values.extend(params![reason.as_str()]);
+        for sql in [&self.count_down, &self.condemn, &self.enqueue, &self.rebook, &self.forget] {
+            unit.run(sql, values.clone());
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Bodies on their way in: digested beside the I/O, bounded in length, stopped when their lease is
+//! lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::unfold;
+use s3o_backend::{BodyError, ByteStream};
+use s3o_model::checksum::Algorithm;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Error;
+use crate::digest::{Digests, Hasher};
+
+/// Up to this size hashing is cheaper than handing the bytes to another thread.
+const INLINE_BYTES_MAX: u64 = 128 * 1024;
+/// How many chunks may wait for the hashing thread.
+const CHUNKS_AHEAD: usize = 4;
+
+/// A body whose digests are known once it was read to its end.
+pub(crate) struct DigestedBody {
+    pub(crate) stream: ByteStream,
+    pub(crate) digests: DigestsToCome,
+}
+
+/// The digests of a body that is being read.
+pub(crate) struct DigestsToCome(oneshot::Receiver<Digests>);
+
+impl DigestsToCome {
+    /// The digests; an error if the body was not read to its end.
+    pub(crate) async fn ready(self) -> Result<Digests, Error> {
+        self.0.await.map_err(|_| Error::Body(BodyError::Broken("it was not read to its end".to_owned())))
+    }
+}
+
+enum Hashing {
+    Inline(Box<Hasher>, oneshot::Sender<Digests>),
+    Beside(mpsc::Sender<Bytes>),
+}
+
+impl Hashing {
+    fn start(size_bytes: u64, checksum: Option<Algorithm>) -> (Self, DigestsToCome) {
+        let (done, digests) = oneshot::channel();
+        let mut hasher = Hasher::new(checksum);
+        let hashing = if size_bytes <= INLINE_BYTES_MAX {
+            Self::Inline(Box::new(hasher), done)
+        } else {
+            let (chunks, mut inbox) = mpsc::channel::<Bytes>(CHUNKS_AHEAD);
+            tokio::task::spawn_blocking(move || {
+                while let Some(chunk) = inbox.blocking_recv() {
+                    if chunk.is_empty() {
+                        // The mark of a body that came to its end; a sender that just goes away
+                        // leaves no digests.
+                        done.send(hasher.finish()).unwrap_or_default();
+                        return;
+                    }
+                    hasher.update(&chunk);
+                }
+            });
+            Self::Beside(chunks)
+        };
+        (hashing, DigestsToCome(digests))
+    }
+
+    async fn take(&mut self, chunk: &Bytes) {
+        match self {
+            Self::Inline(hasher, _) => hasher.update(chunk),
+            Self::Beside(chunks) if !chunk.is_empty() => chunks.send(chunk.clone()).await.unwrap_or_default(),
+            Self::Beside(_) => {}
+        }
+    }
+
+    async fn finish(self) {
+        match self {
+            Self::Inline(hasher, done) => done.send(hasher.finish()).unwrap_or_default(),
+            Self::Beside(chunks) => chunks.send(Bytes::new()).await.unwrap_or_default(),
+        }
+    }
+}
+
+/// Says whether the digests are what the sender declared.
+pub(crate) type Verify = Box<dyn FnOnce(&Digests) -> Result<(), BodyError> + Send>;
+
+struct Flow {
+    inner: ByteStream,
+    hashing: Hashing,
+    digests: DigestsToCome,
+    verify: Verify,
+    verified: oneshot::Sender<Digests>,
+    expected: u64,
+    received: u64,
+    lost: Arc<AtomicBool>,
+}
+
+impl Flow {
+    /// The next chunk. The last one is held back until the body has ended where it should and its
+    /// digests were verified, so that bytes which are not what was declared never become whole.
+    async fn next(mut self) -> (Result<Bytes, BodyError>, Option<Self>) {
+        match self.receive().await {
+            Err(error) => (Err(error), None),
+            Ok(chunk) if self.received < self.expected => (Ok(chunk), Some(self)),
+            Ok(chunk) => (self.end().await.map(|()| chunk), None),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Bytes, BodyError> {
+        if self.lost.load(Ordering::Acquire) {
+            return Err(BodyError::Broken("its lease was lost".to_owned()));
+        }
+        let (expected, received) = (self.expected, self.received);
+        let chunk = self.inner.next().await.unwrap_or(Err(BodyError::Short { expected, received }))?;
+        self.received += chunk.len() as u64;
+        if self.received > expected {
+            return Err(BodyError::Long { expected });
+        }
+        self.hashing.take(&chunk).await;
+        Ok(chunk)
+    }
+
+    /// Reads to the very end, which is also where a trailer becomes known.
+    async fn end(mut self) -> Result<(), BodyError> {
+        while let Some(rest) = self.inner.next().await {
+            if !rest?.is_empty() {
+                return Err(BodyError::Long { expected: self.expected });
+            }
+        }
+        self.hashing.finish().await;
+        let digests = self.digests.0.await.map_err(|_| BodyError::Broken("hashing stopped".to_owned()))?;
+        (self.verify)(&digests)?;
+        self.verified.send(digests).unwrap_or_default();
+        Ok(())
+    }
+}
+
+/// Wraps a body of exactly `size_bytes` bytes.
+pub(crate) async fn digested(
+    inner: ByteStream,
+    size_bytes: u64,
+    checksum: Option<Algorithm>,
+    verify: Verify,
+    lost: Arc<AtomicBool>,
+) -> Result<DigestedBody, BodyError> {
+    let (hashing, digests) = Hashing::start(size_bytes, checksum);
+    let (verified, to_come) = oneshot::channel();
+    let flow = Flow { inner, hashing, digests, verify, verified, expected: size_bytes, received: 0, lost };
+    let stream: ByteStream = if size_bytes == 0 {
+        // A store that is told of no bytes may never ask for any.
+        flow.end().await?;
+        Box::pin(futures_util::stream::empty())
+    } else {
+        Box::pin(unfold(Some(flow), |flow| async move { Some(flow?.next().await) }))
+    };
+    Ok(DigestedBody { stream, digests: DigestsToCome(to_come) })
+}
+
+/// A body that is already here.
+#[must_use]
+pub fn from_bytes(bytes: Bytes) -> ByteStream {
+    Box::pin(futures_util::stream::iter([Ok(bytes)]))
+}
+
+/// Reads a body for its digests only.
+pub(crate) async fn digest_of(body: ByteStream, size_bytes: u64, checksum: Option<Algorithm>) -> Result<Digests, Error> {
+    let mut body = digested(body, size_bytes, checksum, Box::new(|_| Ok(())), Arc::default()).await?;
+    while let Some(chunk) = body.stream.next().await {
+        chunk?;
+    }
+    body.digests.ready().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{digest_of, digested};
+    use bytes::Bytes;
+    use futures_util::StreamExt as _;
+    use s3o_backend::{BodyError, ByteStream};
+    use std::sync::Arc;
+
+    fn body(chunks: &[&'static [u8]]) -> ByteStream {
+        let chunks: Vec<_> = chunks.iter().map(|chunk| Ok(Bytes::from_static(chunk))).collect();
+        Box::pin(futures_util::stream::iter(chunks))
+    }
+
+    async fn delivered(chunks: &[&'static [u8]], size_bytes: u64, fits: bool) -> (usize, Option<BodyError>) {
+        let verify = move |_: &_| if fits { Ok(()) } else { Err(BodyError::Mismatch("MD5")) };
+        let mut body = digested(body(chunks), size_bytes, None, Box::new(verify), Arc::default()).await.expect("starts");
+        let mut delivered = 0;
+        while let Some(chunk) = body.stream.next().await {
+            match chunk {
+                Ok(chunk) => delivered += chunk.len(),
+                Err(error) => return (delivered, Some(error)),
+            }
+        }
+        (delivered, None)
+    }
+
+    #[tokio::test]
+    async fn a_body_of_the_right_length_passes() {
+        assert!(matches!(delivered(&[b"ab", b"c"], 3, true).await, (3, None)));
+    }
+
+    #[tokio::test]
+    async fn a_wrong_length_never_becomes_whole() {
+        assert!(matches!(delivered(&[b"ab"], 3, true).await, (2, Some(BodyError::Short { .. }))));
+        assert!(matches!(delivered(&[b"ab", b"cd"], 3, true).await, (2, Some(BodyError::Long { .. }))));
+        assert!(matches!(delivered(&[b"abc", b"d"], 3, true).await, (0, Some(BodyError::Long { .. }))));
+    }
+
+    #[tokio::test]
+    async fn a_wrong_digest_holds_the_last_chunk_back() {
+        assert!(matches!(delivered(&[b"ab", b"c"], 3, false).await, (2, Some(BodyError::Mismatch("MD5")))));
+    }
+
+    #[tokio::test]
+    async fn hashing_beside_gives_the_same_digests() {
+        let chunk: &'static [u8] = &[7; 100_000];
+        let beside = digest_of(body(&[chunk, chunk]), 200_000, None).await.expect("digests");
+        let mut inline = super::Hasher::new(None);
+        inline.update(chunk);
+        inline.update(chunk);
+        assert_eq!(beside, inline.finish());
+    }
+}

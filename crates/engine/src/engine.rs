@@ -1,0 +1,133 @@
+//! The engine: what every operation needs, and nothing that only one needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use s3o_backend::fleet::Fleet;
+use s3o_catalog::{Buckets, Catalog, Committed, Intents, Objects, Resolved, Uploads};
+use s3o_model::bucket::Bucket;
+use s3o_model::clock::Clock;
+use s3o_model::ids::{IdSource, InstanceId};
+use s3o_model::intent::renewal_interval;
+use s3o_model::names::{BucketName, ObjectKey};
+use tokio::sync::Notify;
+
+use crate::Error;
+use crate::leases::Leases;
+use crate::tasks::Tasks;
+
+/// How the engine works.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// How long an intent holds without renewal.
+    pub lease: Duration,
+    /// How long a write whose answer was lost may still land.
+    pub late_write_window: Duration,
+    /// The largest object, in bytes.
+    pub object_bytes_max: u64,
+}
+
+/// What an engine is made of.
+pub struct Parts {
+    /// The catalog.
+    pub catalog: Arc<Catalog>,
+    /// The backends.
+    pub fleet: Arc<Fleet>,
+    /// Where identifiers come from.
+    pub ids: IdSource,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// This process.
+    pub instance: InstanceId,
+    /// How it works.
+    pub settings: Settings,
+    /// Rung when bytes are to be deleted.
+    pub cleanup_bell: Arc<Notify>,
+}
+
+/// Does what requests ask. Clones are the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) buckets: Arc<dyn Buckets>,
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) uploads: Arc<dyn Uploads>,
+    pub(crate) intents: Arc<dyn Intents>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) ids: IdSource,
+    pub(crate) instance: InstanceId,
+    pub(crate) settings: Settings,
+    pub(crate) leases: Leases,
+    pub(crate) tasks: Tasks,
+    clock: Arc<dyn Clock>,
+    cleanup_bell: Arc<Notify>,
+}
+
+impl Engine {
+    /// An engine of these parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let Parts { catalog, fleet, ids, clock, instance, settings, cleanup_bell } = parts;
+        Self {
+            buckets: catalog.clone(),
+            objects: catalog.clone(),
+            uploads: catalog.clone(),
+            intents: catalog,
+            fleet,
+            ids,
+            instance,
+            settings,
+            leases: Leases::default(),
+            tasks: Tasks::default(),
+            clock,
+            cleanup_bell,
+        }
+    }
+
+    /// The requests' work that is under way, for a shutdown that waits for it.
+    #[must_use]
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Renews the leases of open intents for as long as it is polled.
+    pub async fn keep_leases(&self) {
+        loop {
+            tokio::time::sleep(renewal_interval(self.settings.lease)).await;
+            self.renew_leases().await;
+        }
+    }
+
+    /// Renews the leases of open intents once.
+    pub async fn renew_leases(&self) {
+        let open = self.leases.open();
+        if open.is_empty() {
+            return;
+        }
+        match self.intents.renew(&open, self.settings.lease).await {
+            Ok(renewed) => self.leases.renewed(&open, &renewed),
+            Err(error) => {
+                tracing::warn!(%error, intents = open.len(), "leases were not renewed");
+                self.leases.not_renewed(self.clock.now());
+            }
+        }
+    }
+
+    /// Rings for the cleanup worker.
+    pub(crate) fn ring_for_cleanup(&self) {
+        self.cleanup_bell.notify_one();
+    }
+
+    pub(crate) fn after_commit(&self, committed: Committed) {
+        if committed.displaced {
+            self.ring_for_cleanup();
+        }
+    }
+
+    pub(crate) async fn find_bucket(&self, name: &BucketName) -> Result<Bucket, Error> {
+        self.buckets.bucket(name).await?.ok_or(Error::NoSuchBucket)
+    }
+
+    pub(crate) async fn find(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Resolved, Error> {
+        self.objects.resolve(bucket, key).await?.ok_or(Error::NoSuchBucket)
+    }
+}

@@ -1,0 +1,101 @@
+//! What S3 shows of an object that was joined from parts: its `ETag` and its checksum.
+
+use base64_simd::STANDARD as BASE64;
+use s3o_model::checksum::{Algorithm, Checksum, Coverage};
+use s3o_model::etag::{ETag, hex};
+use s3o_model::multipart::{ListedPart, Part, UploadChecksum};
+
+use crate::Error;
+use crate::digest::{Hasher, crc_bytes, crc_of, full_object, md5_of};
+
+/// The MD5 over the parts' MD5s, and their number.
+pub(super) fn etag(parts: &[&Part]) -> ETag {
+    let digests: Vec<u8> = parts.iter().flat_map(|part| part.md5.0).collect();
+    ETag::of_parts(md5_of(&digests), parts.len())
+}
+
+/// What a client sent, in few bytes: a replay must send the same.
+pub(super) fn fingerprint(parts: &[ListedPart]) -> String {
+    let text: String = parts.iter().map(|part| format!("{}:{};", part.number, part.etag)).collect();
+    hex(&md5_of(text.as_bytes()).0)
+}
+
+/// The checksum of the whole object, from those of the parts.
+pub(super) fn checksum(wanted: Option<UploadChecksum>, parts: &[&Part]) -> Result<Option<Checksum>, Error> {
+    let Some(UploadChecksum { algorithm, coverage }) = wanted else { return Ok(None) };
+    let digests = parts.iter().map(|part| digest_of(part, algorithm)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Some(match coverage {
+        Coverage::Composite => composite(algorithm, &digests),
+        Coverage::FullObject => combined(algorithm, parts, &digests)?,
+    }))
+}
+
+fn digest_of(part: &Part, algorithm: Algorithm) -> Result<Vec<u8>, Error> {
+    let known = part.checksum.as_ref().filter(|checksum| checksum.algorithm == algorithm);
+    let digest = known.and_then(|checksum| BASE64.decode_to_vec(&checksum.value).ok());
+    digest.ok_or_else(|| Error::Internal(format!("part {} has no {} checksum", part.number, algorithm.name())))
+}
+
+fn composite(algorithm: Algorithm, digests: &[Vec<u8>]) -> Checksum {
+    let mut hasher = Hasher::new(Some(algorithm));
+    digests.iter().for_each(|digest| hasher.update(digest));
+    let over_digests = hasher.finish().checksum.expect("a checksum was asked for");
+    let value = format!("{}-{}", over_digests.value, digests.len());
+    Checksum { algorithm, value, coverage: Coverage::Composite }
+}
+
+/// CRCs of parts combine into the CRC of the whole without reading a byte.
+fn combined(algorithm: Algorithm, parts: &[&Part], digests: &[Vec<u8>]) -> Result<Checksum, Error> {
+    let crc = crc_of(algorithm).ok_or(Error::Invalid("only CRCs can cover the full object of an upload"))?;
+    let as_number = |digest: &Vec<u8>| digest.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let numbers = digests.iter().map(as_number).zip(parts);
+    let total = numbers
+        .map(|(number, part)| (number, part.length))
+        .reduce(|(left, _), (right, length)| (crc_fast::checksum_combine(crc, left, right, length), length))
+        .map_or(0, |(number, _)| number);
+    Ok(full_object(algorithm, &crc_bytes(algorithm, total)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{checksum, etag};
+    use crate::digest::Hasher;
+    use s3o_model::checksum::{Algorithm, Coverage};
+    use s3o_model::clock::Timestamp;
+    use s3o_model::ids::ContentId;
+    use s3o_model::multipart::{Part, UploadChecksum};
+
+    fn part(number: u32, bytes: &[u8], algorithm: Algorithm) -> Part {
+        let mut hasher = Hasher::new(Some(algorithm));
+        hasher.update(bytes);
+        let digests = hasher.finish();
+        Part {
+            number,
+            content: ContentId::new(uuid::Uuid::nil()),
+            length: bytes.len() as u64,
+            md5: digests.md5,
+            checksum: digests.checksum,
+            last_modified: Timestamp::from_millis(0),
+        }
+    }
+
+    #[test]
+    fn a_full_checksum_is_that_of_the_bytes() {
+        for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64nvme] {
+            let parts = [part(1, b"12", algorithm), part(2, b"3456", algorithm), part(3, b"789", algorithm)];
+            let parts: Vec<&Part> = parts.iter().collect();
+            let wanted = UploadChecksum { algorithm, coverage: Coverage::FullObject };
+            let whole = part(1, b"123456789", algorithm);
+            assert_eq!(checksum(Some(wanted), &parts).expect("combines"), whole.checksum);
+        }
+    }
+
+    #[test]
+    fn a_composite_checksum_counts_its_parts() {
+        let one = part(1, b"abc", Algorithm::Sha256);
+        let wanted = UploadChecksum { algorithm: Algorithm::Sha256, coverage: Coverage::Composite };
+        let value = checksum(Some(wanted), &[&one, &one]).expect("hashes").expect("wanted").value;
+        assert!(value.ends_with("-2"), "{value}");
+        assert!(etag(&[&one, &one]).as_str().ends_with("-2"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Multipart uploads, one file per operation.
+
+mod abort;
+mod complete;
+mod create;
+mod joined;
+mod list;
+mod upload_part;
+mod upload_part_copy;
+
+pub use complete::{CompleteUpload, Completed};
+pub use create::CreateUpload;
+pub use list::{ListedUpload, ObjectPart, PartsPage, UploadsPage, UploadsQuery};
+pub use upload_part::{PartStored, UploadPart};
+pub use upload_part_copy::{PartCopied, UploadPartCopy};
+
+use s3o_model::ids::UploadId;
+use s3o_model::multipart::{Upload, UploadState};
+use s3o_model::names::{BucketName, ObjectKey};
+
+use crate::{Engine, Error};
+
+/// An upload as a client names it: by all three.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadRef {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// The key.
+    pub key: ObjectKey,
+    /// The upload's identifier.
+    pub upload: UploadId,
+}
+
+impl Engine {
+    /// An upload, if all three names lead to it.
+    async fn named_upload(&self, target: &UploadRef) -> Result<Upload, Error> {
+        let bucket = self.find_bucket(&target.bucket).await?;
+        let upload = self.uploads.upload(target.upload).await?;
+        upload.filter(|upload| upload.bucket == bucket.id && upload.key == target.key).ok_or(Error::NoSuchUpload)
+    }
+
+    async fn open_upload(&self, target: &UploadRef) -> Result<Upload, Error> {
+        let upload = self.named_upload(target).await?;
+        match upload.state {
+            UploadState::Open => Ok(upload),
+            UploadState::Completed(_) | UploadState::Aborted => Err(Error::NoSuchUpload),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Reads and replaces an object's tags.
+
+use s3o_model::names::{BucketName, ObjectKey};
+use s3o_model::object::Tags;
+
+use crate::{Engine, Error};
+
+impl Engine {
+    /// An object's tags.
+    pub async fn object_tags(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Tags, Error> {
+        let object = self.find(bucket, key).await?.object.ok_or(Error::NoSuchKey)?;
+        Ok(object.attributes.tags)
+    }
+
+    /// Replaces an object's tags; empty removes them.
+    pub async fn set_object_tags(&self, bucket: &BucketName, key: &ObjectKey, tags: Tags) -> Result<(), Error> {
+        let object = self.find(bucket, key).await?.object.ok_or(Error::NoSuchKey)?;
+        Ok(self.objects.set_object_tags(&object, &tags).await?)
+    }
+}

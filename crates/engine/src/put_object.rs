@@ -1,0 +1,149 @@
+//! Stores an object.
+
+use std::sync::Arc;
+
+use s3o_backend::ByteStream;
+use s3o_catalog::{CommitPut, PutRow};
+use s3o_model::checksum::{Algorithm, Checksum};
+use s3o_model::conditions::WriteCondition;
+use s3o_model::etag::{ETag, Md5, Sha256};
+use s3o_model::ids::{ContentId, VersionId};
+use s3o_model::intent::IntentKind;
+use s3o_model::names::{BucketName, ObjectKey};
+use s3o_model::object::{Attributes, Object};
+
+use crate::write::{Target, WrittenBytes};
+use crate::{Engine, Error};
+
+/// What the sender says of the bytes before or after sending them; each is verified.
+#[derive(Default)]
+pub struct Declared {
+    /// `Content-MD5`.
+    pub md5: Option<Md5>,
+    /// The signed payload hash.
+    pub sha256: Option<Sha256>,
+    /// A checksum header.
+    pub checksum: Option<Checksum>,
+    /// A checksum in the trailer.
+    pub trailer: Option<Trailer>,
+    /// A checksum that the sender wants computed though it declares none.
+    pub compute: Option<Algorithm>,
+}
+
+/// A checksum that arrives behind the body.
+pub struct Trailer {
+    /// Its algorithm.
+    pub algorithm: Algorithm,
+    /// Its base64 value, known once the body was read to its end.
+    pub value: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+}
+
+/// A request to store an object.
+pub struct PutObject {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// The key.
+    pub key: ObjectKey,
+    /// The exact length of the body.
+    pub size_bytes: u64,
+    /// The bytes.
+    pub body: ByteStream,
+    /// What the sender says of them.
+    pub declared: Declared,
+    /// What the object carries.
+    pub attributes: Attributes,
+    /// When it may be stored.
+    pub condition: WriteCondition,
+}
+
+/// A stored object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its `ETag`.
+    pub etag: ETag,
+    /// Its version.
+    pub version: VersionId,
+    /// Its checksum, where one was declared or asked for.
+    pub checksum: Option<Checksum>,
+}
+
+impl Declared {
+    /// The checksum to compute besides MD5 and SHA-256.
+    pub(crate) fn algorithm(&self) -> Option<Algorithm> {
+        let header = self.checksum.as_ref().map(|checksum| checksum.algorithm);
+        header.or(self.trailer.as_ref().map(|trailer| trailer.algorithm)).or(self.compute)
+    }
+}
+
+impl Engine {
+    /// Stores an object and makes it visible.
+    ///
+    /// The catalog learns of the bytes before they are written, so a crash at any step leaves an
+    /// intent for the reaper, never bytes that nobody knows.
+    pub async fn put_object(&self, put: PutObject) -> Result<Stored, Error> {
+        let engine = self.clone();
+        self.tasks.run(async move { engine.put(put).await }).await
+    }
+
+    async fn put(&self, put: PutObject) -> Result<Stored, Error> {
+        if put.size_bytes > self.settings.object_bytes_max {
+            return Err(Error::TooLarge { max_bytes: self.settings.object_bytes_max });
+        }
+        let found = self.find(&put.bucket, &put.key).await?;
+        may_write(&put.condition, found.object.as_ref())?;
+        let target = Target {
+            kind: IntentKind::Object,
+            bucket: found.bucket,
+            bucket_name: &put.bucket,
+            key: &put.key,
+            size_bytes: put.size_bytes,
+        };
+        let written = self.write_bytes(target, put.body, put.declared).await?;
+        let row = PutRow {
+            bucket: found.bucket,
+            key: put.key,
+            version: VersionId::new(self.ids.fresh()),
+            size_bytes: put.size_bytes,
+            etag: ETag::of_whole(written.digests.md5),
+            checksum: written.digests.checksum.clone(),
+            attributes: put.attributes,
+        };
+        self.commit_put(written, row, put.condition).await
+    }
+
+    async fn commit_put(&self, written: WrittenBytes, row: PutRow, condition: WriteCondition) -> Result<Stored, Error> {
+        let stored = Stored { etag: row.etag.clone(), version: row.version, checksum: row.checksum.clone() };
+        let commit = CommitPut {
+            write: written.write(),
+            copies: 1,
+            content: ContentId::new(self.ids.fresh()),
+            md5: written.digests.md5,
+            sha256: Some(written.digests.sha256),
+            row,
+            condition,
+            backend_versions: written.backend_versions(),
+        };
+        match self.objects.commit_put(commit).await {
+            Ok(committed) => {
+                self.after_commit(committed);
+                Ok(stored)
+            }
+            Err(error) => {
+                self.not_committed(&written, &error).await;
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// Judges a write's condition before its body is read; the commit judges it again.
+pub(crate) fn may_write(condition: &WriteCondition, there: Option<&Object>) -> Result<(), Error> {
+    match (condition, there) {
+        (WriteCondition::IfAbsent, Some(_)) => Err(Error::PreconditionFailed("If-None-Match")),
+        (WriteCondition::IfMatch(_), None) => Err(Error::NoSuchKey),
+        (WriteCondition::IfMatch(Some(etag)), Some(object)) if *etag != object.etag => {
+            Err(Error::PreconditionFailed("If-Match"))
+        }
+        (WriteCondition::None | WriteCondition::IfAbsent | WriteCondition::IfMatch(_), _) => Ok(()),
+    }
+}

@@ -1,0 +1,173 @@
+//! Reading bytes: piece by piece, in order, failing over between copies and going on at the byte
+//! where one broke.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::unfold;
+use s3o_backend::{BodyError, ByteStream, Error as BackendError, Span};
+use s3o_model::content::{Location, Piece};
+use s3o_model::ids::ContentId;
+use s3o_model::range::ByteRange;
+
+use crate::{Engine, Error};
+
+/// How many pieces are read from the catalog at a time.
+const PIECES_PAGE: usize = 100;
+
+/// Where bytes are.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// In one piece, at each of these places.
+    Whole { locations: Vec<Location> },
+    /// In the pieces of joined content.
+    Joined { content: ContentId },
+}
+
+/// Bytes of one physical copy that are still to be sent.
+#[derive(Debug, Clone)]
+struct Segment {
+    locations: VecDeque<Location>,
+    span: Span,
+}
+
+impl Segment {
+    fn of_piece(piece: &Piece, range: ByteRange) -> Option<Self> {
+        let overlap = range.overlap(piece.start, piece.length)?;
+        let span = Span { offset: piece.offset + (overlap.start - piece.start), length: overlap.length };
+        Some(Self { locations: piece.locations.clone().into(), span })
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.span.offset += bytes;
+        self.span.length -= bytes.min(self.span.length);
+    }
+}
+
+struct Reading {
+    engine: Engine,
+    /// What is left of the range that is not yet planned; joined content is planned in pages.
+    unplanned: Option<(ContentId, ByteRange)>,
+    planned: VecDeque<Segment>,
+    /// The segment that is being sent, and its bytes.
+    current: Option<(Segment, ByteStream)>,
+}
+
+impl Engine {
+    /// Streams a range; the first byte is on its way when this answers.
+    pub(crate) async fn read(&self, source: Source, range: ByteRange) -> Result<ByteStream, Error> {
+        if range.length == 0 {
+            return Ok(Box::pin(futures_util::stream::empty()));
+        }
+        let mut reading = Reading::new(self.clone(), source, range);
+        reading.open_next().await?;
+        Ok(Box::pin(unfold(Some(reading), |reading| async move { reading?.next().await })))
+    }
+
+    /// Opens a segment at the first of its copies that answers.
+    async fn open_segment(&self, segment: &mut Segment) -> Result<ByteStream, Error> {
+        let mut failure = Error::Damaged("no copy of the content is known".to_owned());
+        while let Some(location) = segment.locations.pop_front() {
+            let Some(backend) = self.fleet.get(&location.backend) else {
+                failure = Error::Away(format!("backend {} is not configured", location.backend));
+                continue;
+            };
+            match backend.get(&location.physical_key, Some(segment.span)).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => {
+                    log_copy(&location, &error);
+                    failure = error.into();
+                }
+            }
+        }
+        Err(failure)
+    }
+}
+
+fn log_copy(location: &Location, error: &BackendError) {
+    tracing::warn!(backend = %location.backend, physical_key = location.physical_key, %error, "copy not readable");
+}
+
+impl Reading {
+    fn new(engine: Engine, source: Source, range: ByteRange) -> Self {
+        let (unplanned, planned) = match source {
+            Source::Joined { content } => (Some((content, range)), VecDeque::new()),
+            Source::Whole { locations } => {
+                let span = Span { offset: range.start, length: range.length };
+                (None, VecDeque::from([Segment { locations: locations.into(), span }]))
+            }
+        };
+        Self { engine, unplanned, planned, current: None }
+    }
+
+    /// Opens the next segment; `false` when all were sent.
+    async fn open_next(&mut self) -> Result<bool, Error> {
+        if self.planned.is_empty() {
+            self.plan().await?;
+        }
+        let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
+        let stream = self.engine.open_segment(&mut segment).await?;
+        self.current = Some((segment, stream));
+        Ok(true)
+    }
+
+    /// Reads the next page of pieces from the catalog.
+    async fn plan(&mut self) -> Result<(), Error> {
+        let Some((content, range)) = self.unplanned.take() else { return Ok(()) };
+        let pieces = self.engine.objects.pieces(content, range.start, range.end(), PIECES_PAGE).await?;
+        let planned_to = pieces.last().map_or(range.start, |piece| piece.start + piece.length);
+        self.planned.extend(pieces.iter().filter_map(|piece| Segment::of_piece(piece, range)));
+        if self.planned.is_empty() {
+            return Err(Error::Damaged("joined content lacks a piece".to_owned()));
+        }
+        if planned_to < range.end() {
+            let rest = ByteRange { start: planned_to, length: range.end() - planned_to };
+            self.unplanned = Some((content, rest));
+        }
+        Ok(())
+    }
+
+    async fn next(mut self) -> Option<(Result<Bytes, BodyError>, Option<Self>)> {
+        match self.next_chunk().await {
+            Ok(Some(chunk)) => Some((Ok(chunk), Some(self))),
+            Ok(None) => None,
+            Err(error) => Some((Err(BodyError::Broken(error.to_string())), None)),
+        }
+    }
+
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            let Some((segment, stream)) = &mut self.current else {
+                if self.open_next().await? {
+                    continue;
+                }
+                return Ok(None);
+            };
+            if segment.span.length == 0 {
+                self.current = None;
+                continue;
+            }
+            match stream.next().await {
+                Some(Ok(chunk)) => {
+                    segment.advance(chunk.len() as u64);
+                    return Ok(Some(chunk));
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "copy broke off, trying the next one");
+                    self.resume().await?;
+                }
+                None => self.resume().await?,
+            }
+        }
+    }
+
+    /// Goes on with another copy at the byte where this one broke.
+    async fn resume(&mut self) -> Result<(), Error> {
+        if let Some((mut segment, _)) = self.current.take() {
+            let stream = self.engine.open_segment(&mut segment).await?;
+            self.current = Some((segment, stream));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! Writing bytes: an intent first, then the bytes, then nothing until the catalog has committed.
+//!
+//! A crash at any step leaves an intent for the reaper, never bytes that nobody knows.
+
+mod upload;
+
+use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
+use s3o_catalog::{Late, Stage, Verdict};
+use s3o_model::ids::{BucketId, IntentId, WriteId};
+use s3o_model::intent::{Intent, IntentKind};
+use s3o_model::names::{BackendName, BucketName, ObjectKey};
+use s3o_model::physical_key::{NameStyle, physical_key};
+use s3o_model::placement::pack;
+
+use crate::body::{DigestedBody, Verify, digested};
+use crate::digest::Digests;
+use crate::leases::Lease;
+use crate::put_object::Declared;
+use crate::{Engine, Error};
+
+/// What bytes are about to be written for.
+pub(crate) struct Target<'a> {
+    pub kind: IntentKind,
+    pub bucket: BucketId,
+    pub bucket_name: &'a BucketName,
+    pub key: &'a ObjectKey,
+    pub size_bytes: u64,
+}
+
+/// A write that was announced.
+pub(crate) struct Staged {
+    pub intent: Intent,
+    backend: SharedBackend,
+    lease: Lease,
+}
+
+/// Bytes that lie on their backend, not yet committed.
+pub(crate) struct WrittenBytes {
+    pub staged: Staged,
+    pub digests: Digests,
+    pub backend_version: Option<String>,
+}
+
+impl WrittenBytes {
+    pub(crate) fn write(&self) -> WriteId {
+        self.staged.intent.write
+    }
+
+    pub(crate) fn backend_versions(&self) -> Vec<(IntentId, String)> {
+        self.backend_version.iter().map(|version| (self.staged.intent.id, version.clone())).collect()
+    }
+}
+
+impl Engine {
+    /// Announces a write, does it, and verifies what was declared. On an error nothing is left
+    /// but a cleanup.
+    pub(crate) async fn write_bytes(
+        &self,
+        target: Target<'_>,
+        body: ByteStream,
+        declared: Declared,
+    ) -> Result<WrittenBytes, Error> {
+        let staged = self.stage(&target).await?;
+        match self.fill(&staged, target.size_bytes, body, declared).await {
+            Ok((digests, written)) => Ok(WrittenBytes { staged, digests, backend_version: written.version_id }),
+            Err(error) => {
+                self.give_up(&staged, late_after(&error, self.settings.late_write_window)).await;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Announces a write on the first backend that has room.
+    async fn stage(&self, target: &Target<'_>) -> Result<Staged, Error> {
+        let mut refused = Error::NoRoom;
+        for name in pack::candidates(&self.fleet.views(), target.size_bytes) {
+            match self.stage_on(&name, target).await {
+                Ok(staged) => return Ok(staged),
+                Err(error) => match error.verdict() {
+                    Some(Verdict::NoRoom) => {}
+                    Some(Verdict::Closed) => refused = error.into(),
+                    Some(_) | None => return Err(error.into()),
+                },
+            }
+        }
+        Err(refused)
+    }
+
+    async fn stage_on(&self, name: &BackendName, target: &Target<'_>) -> Result<Staged, s3o_catalog::Error> {
+        let gone = || s3o_catalog::Error::Guard(Verdict::Closed);
+        let backend = self.fleet.get(name).cloned().ok_or_else(gone)?;
+        let id = self.ids.fresh();
+        let intent = Intent {
+            id: IntentId::new(id),
+            write: WriteId::new(id),
+            kind: target.kind,
+            bucket: target.bucket,
+            key: target.key.clone(),
+            backend: name.clone(),
+            physical_key: physical_key(target.bucket_name, target.key, id, self.name_style(name)),
+            size_bytes: target.size_bytes,
+        };
+        let stage = Stage { intent, owner: self.instance, lease: self.settings.lease };
+        let until = self.intents.stage(&stage).await?;
+        let lease = self.leases.hold(stage.intent.id, until);
+        Ok(Staged { intent: stage.intent, backend, lease })
+    }
+
+    /// How names must look there; a backend that was not reached yet keeps them as they are until
+    /// it says otherwise, since the identifier alone makes them unique.
+    fn name_style(&self, name: &BackendName) -> NameStyle {
+        let traits = self.fleet.standing(name).and_then(|standing| standing.traits.clone());
+        traits.map_or(NameStyle::Exact, |traits| traits.name_style)
+    }
+
+    async fn fill(
+        &self,
+        staged: &Staged,
+        size_bytes: u64,
+        body: ByteStream,
+        declared: Declared,
+    ) -> Result<(Digests, Written), BackendError> {
+        let algorithm = declared.algorithm();
+        let verify = verification(declared);
+        let body = digested(body, size_bytes, algorithm, verify, staged.lease.lost_flag()).await?;
+        let DigestedBody { stream, digests } = body;
+        let key = &staged.intent.physical_key;
+        let written = if size_bytes > staged.backend.put_bytes_max() {
+            upload::write(self, staged, size_bytes, stream).await?
+        } else {
+            staged.backend.put(key, size_bytes, stream).await?
+        };
+        let digests = digests.ready().await.map_err(|error| BackendError::Unknown(error.to_string()))?;
+        check_etag(&self.fleet, staged, &written, &digests, size_bytes)?;
+        Ok((digests, written))
+    }
+
+    /// Turns the intents of a write that came to nothing into cleanups. If even that fails, the
+    /// lease runs out and the reaper does it.
+    pub(crate) async fn give_up(&self, staged: &Staged, late: Late) {
+        match self.intents.drop_write(staged.intent.write, late).await {
+            Ok(_) => self.ring_for_cleanup(),
+            Err(error) => tracing::warn!(%error, intent = %staged.intent.id, "intent left to the reaper"),
+        }
+    }
+
+    /// What to do when written bytes could not be committed.
+    pub(crate) async fn not_committed(&self, written: &WrittenBytes, error: &s3o_catalog::Error) {
+        if error.verdict() == Some(Verdict::Fenced) {
+            // The reaper queued these bytes while they were still on their way; it may have looked
+            // before they landed.
+            let requeued = self.intents.requeue(&written.staged.intent, written.backend_version.as_deref()).await;
+            if let Err(error) = requeued {
+                tracing::warn!(%error, intent = %written.staged.intent.id, "bytes left to their first cleanup");
+            }
+        } else {
+            self.give_up(&written.staged, Late::No).await;
+        }
+        self.ring_for_cleanup();
+    }
+}
+
+/// Whether a failed write may still land.
+fn late_after(error: &BackendError, window: std::time::Duration) -> Late {
+    match error {
+        // The store answered, or never had all the bytes.
+        BackendError::Body(_) | BackendError::NoRoom(_) | BackendError::Refused(_) | BackendError::Unsupported(_) => {
+            Late::No
+        }
+        BackendError::NotFound | BackendError::Away(_) | BackendError::Unknown(_) => Late::Within(window),
+    }
+}
+
+/// Compares the digests with everything that was declared.
+fn verification(declared: Declared) -> Verify {
+    Box::new(move |digests| {
+        let mismatch = |what| Err(BodyError::Mismatch(what));
+        if declared.md5.is_some_and(|md5| md5 != digests.md5) {
+            return mismatch("Content-MD5");
+        }
+        if declared.sha256.is_some_and(|sha256| sha256 != digests.sha256) {
+            return mismatch("x-amz-content-sha256");
+        }
+        let computed = digests.checksum.as_ref();
+        if declared.checksum.as_ref().is_some_and(|theirs| Some(&theirs.value) != computed.map(|ours| &ours.value)) {
+            return mismatch("checksum");
+        }
+        match declared.trailer {
+            Some(trailer) if (trailer.value)().as_ref() != computed.map(|ours| &ours.value) => mismatch("checksum"),
+            Some(_) | None => Ok(()),
+        }
+    })
+}
+
+/// Where the store's `ETag` is the MD5 of the bytes, it tells what really arrived.
+fn check_etag(
+    fleet: &s3o_backend::fleet::Fleet,
+    staged: &Staged,
+    written: &Written,
+    digests: &Digests,
+    size_bytes: u64,
+) -> Result<(), BackendError> {
+    let in_one_go = size_bytes <= staged.backend.put_bytes_max();
+    let standing = fleet.standing(&staged.intent.backend);
+    let tells_md5 = standing.and_then(|standing| standing.traits.clone()).is_some_and(|traits| traits.etag_is_md5);
+    match &written.etag {
+        Some(etag) if in_one_go && tells_md5 && *etag != digests.md5.to_string() => {
+            Err(BackendError::Refused(format!("the store has other bytes than it was sent: {etag}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}

@@ -1,0 +1,161 @@
+//! Access keys and what they allow.
+//!
+//! Every request sees one set of keys from beginning to end: a reload swaps the whole set, and a
+//! secret is looked up anew for each request, so a rotated one counts at once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// How much a key may do in its buckets; each includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// GET, HEAD and LIST.
+    ReadOnly,
+    /// Also writes, deletes and tags objects.
+    ReadWrite,
+    /// Also creates, deletes, tags and configures buckets.
+    Admin,
+}
+
+/// An access key and its grants.
+#[derive(Clone)]
+pub struct AccessKey {
+    /// Its public half.
+    pub access_key_id: String,
+    /// Its secret half.
+    pub secret: String,
+    /// The buckets it may use; `*` stands for any text, and an empty list for all buckets.
+    pub buckets: Vec<String>,
+    /// How much it may do in them.
+    pub access: Access,
+}
+
+impl fmt::Debug for AccessKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessKey")
+            .field("access_key_id", &self.access_key_id)
+            .field("buckets", &self.buckets)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AccessKey {
+    /// Whether the key may do this in that bucket.
+    #[must_use]
+    pub fn allows(&self, needed: Access, bucket: &str) -> bool {
+        self.access >= needed && self.sees(bucket)
+    }
+
+    /// Whether the key has any grant on that bucket.
+    #[must_use]
+    pub fn sees(&self, bucket: &str) -> bool {
+        self.buckets.is_empty() || self.buckets.iter().any(|pattern| matches(pattern, bucket))
+    }
+}
+
+/// Whether a name fits a pattern in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(name) = name.strip_prefix(start) else { return false };
+    let mut pieces: Vec<&str> = rest.split('*').collect();
+    let end = pieces.pop().unwrap_or_default();
+    let Some(mut middle) = name.strip_suffix(end) else { return false };
+    for piece in pieces {
+        match middle.find(piece) {
+            Some(at) => middle = &middle[at + piece.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+/// A set of access keys.
+#[derive(Debug, Default)]
+pub struct Keys(HashMap<String, Arc<AccessKey>>);
+
+impl Keys {
+    /// The key with this public half.
+    #[must_use]
+    pub fn find(&self, access_key_id: &str) -> Option<Arc<AccessKey>> {
+        self.0.get(access_key_id).cloned()
+    }
+}
+
+impl FromIterator<AccessKey> for Keys {
+    fn from_iter<I: IntoIterator<Item = AccessKey>>(keys: I) -> Self {
+        Self(keys.into_iter().map(|key| (key.access_key_id.clone(), Arc::new(key))).collect())
+    }
+}
+
+/// The keys in force, shared by every request and swapped as a whole.
+#[derive(Debug, Clone, Default)]
+pub struct SharedKeys(Arc<RwLock<Arc<Keys>>>);
+
+impl SharedKeys {
+    /// Puts these keys in force.
+    #[must_use]
+    pub fn new(keys: Keys) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(keys))))
+    }
+
+    /// The keys in force now.
+    #[must_use]
+    pub fn current(&self) -> Arc<Keys> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts other keys in force.
+    pub fn replace(&self, keys: Keys) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, AccessKey, Keys, SharedKeys, matches};
+
+    fn key(buckets: &[&str], access: Access) -> AccessKey {
+        let buckets = buckets.iter().map(|&b| b.to_owned()).collect();
+        AccessKey { access_key_id: "app".into(), secret: "s3cret".into(), buckets, access }
+    }
+
+    #[test]
+    fn patterns_match_any_text_at_the_star() {
+        for (pattern, name) in [("photos", "photos"), ("logs-*", "logs-"), ("*", "x"), ("a*b*c", "a-b-b-c"), ("*x", "ax")] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("photos", "photo"), ("logs-*", "log"), ("a*b*c", "ac"), ("ab*ba", "aba"), ("", "x")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn each_level_includes_the_ones_below() {
+        let writer = key(&["photos"], Access::ReadWrite);
+        assert!(writer.allows(Access::ReadOnly, "photos"));
+        assert!(writer.allows(Access::ReadWrite, "photos"));
+        assert!(!writer.allows(Access::Admin, "photos"));
+        assert!(!writer.allows(Access::ReadOnly, "logs"));
+    }
+
+    #[test]
+    fn no_list_means_all_buckets() {
+        assert!(key(&[], Access::ReadOnly).allows(Access::ReadOnly, "anything"));
+    }
+
+    #[test]
+    fn a_swapped_set_counts_at_once_and_old_views_stay_whole() {
+        let shared = SharedKeys::new(Keys::from_iter([key(&[], Access::Admin)]));
+        let before = shared.current();
+        shared.replace(Keys::default());
+        assert!(before.find("app").is_some());
+        assert!(shared.current().find("app").is_none());
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        assert!(!format!("{:?}", key(&[], Access::Admin)).contains("s3cret"));
+    }
+}

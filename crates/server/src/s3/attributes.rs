@@ -1,0 +1,141 @@
+//! What a client attaches to an object: system headers, user metadata, tags, storage class.
+
+use http::HeaderMap;
+use s3o_model::object::{Attributes, Headers, UserMetadata};
+use s3s::dto::{Metadata, StorageClass};
+
+use super::refusal::Refusal;
+use super::tags;
+
+/// The most bytes that names and values of user metadata may have together.
+const METADATA_BYTES_MAX: usize = 2048;
+/// The content type of an object that was stored without one.
+pub const DEFAULT_CONTENT_TYPE: &str = "binary/octet-stream";
+/// The storage class that goes without saying.
+pub const DEFAULT_STORAGE_CLASS: &str = StorageClass::STANDARD;
+
+const STORAGE_CLASSES: &[&str] = &[
+    StorageClass::STANDARD,
+    StorageClass::REDUCED_REDUNDANCY,
+    StorageClass::STANDARD_IA,
+    StorageClass::ONEZONE_IA,
+    StorageClass::INTELLIGENT_TIERING,
+    StorageClass::GLACIER,
+    StorageClass::GLACIER_IR,
+    StorageClass::DEEP_ARCHIVE,
+    StorageClass::OUTPOSTS,
+    StorageClass::SNOW,
+    StorageClass::EXPRESS_ONEZONE,
+];
+
+/// What a request attaches.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// `Content-Type`.
+    pub content_type: Option<String>,
+    /// `Cache-Control`.
+    pub cache_control: Option<String>,
+    /// `Content-Disposition`.
+    pub content_disposition: Option<String>,
+    /// `Content-Encoding`.
+    pub content_encoding: Option<String>,
+    /// `Content-Language`.
+    pub content_language: Option<String>,
+    /// `x-amz-storage-class`.
+    pub storage_class: Option<StorageClass>,
+    /// `x-amz-meta-*`.
+    pub metadata: Option<Metadata>,
+    /// `x-amz-tagging`.
+    pub tagging: Option<String>,
+}
+
+/// Takes what any request that stores an object attaches.
+macro_rules! given {
+    ($input:expr) => {
+        $crate::s3::attributes::Given {
+            content_type: $input.content_type.take(),
+            cache_control: $input.cache_control.take(),
+            content_disposition: $input.content_disposition.take(),
+            content_encoding: $input.content_encoding.take(),
+            content_language: $input.content_language.take(),
+            storage_class: $input.storage_class.take(),
+            metadata: $input.metadata.take(),
+            tagging: $input.tagging.take(),
+        }
+    };
+}
+pub(super) use given;
+
+impl Given {
+    /// Everything, checked. `Expires` is kept as the client wrote it.
+    pub fn attributes(self, request: &HeaderMap) -> Result<Attributes, Refusal> {
+        let tags = self.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
+        let metadata = checked_metadata(self.metadata)?;
+        let headers = Headers {
+            content_type: self.content_type,
+            cache_control: self.cache_control,
+            content_disposition: self.content_disposition,
+            content_encoding: self.content_encoding.as_deref().and_then(own_encoding),
+            content_language: self.content_language,
+            expires: request.get("expires").and_then(|value| value.to_str().ok()).map(str::to_owned),
+            storage_class: storage_class(self.storage_class.as_ref())?.filter(|class| class != DEFAULT_STORAGE_CLASS),
+        };
+        Ok(Attributes { headers, metadata, tags })
+    }
+}
+
+/// A storage class by its name; an unknown one is refused.
+pub fn storage_class(given: Option<&StorageClass>) -> Result<Option<String>, Refusal> {
+    let Some(class) = given else { return Ok(None) };
+    let known = STORAGE_CLASSES.contains(&class.as_str());
+    if known { Ok(Some(class.as_str().to_owned())) } else { Err(Refusal::new("InvalidStorageClass")) }
+}
+
+/// The storage class that an answer names: all but the default.
+pub fn named_storage_class(stored: Option<&String>) -> Option<StorageClass> {
+    stored.filter(|class| *class != DEFAULT_STORAGE_CLASS).map(|class| StorageClass::from(class.clone()))
+}
+
+/// `aws-chunked` describes the transfer, not the object.
+fn own_encoding(content_encoding: &str) -> Option<String> {
+    let own = content_encoding.split(',').map(str::trim).filter(|e| !e.is_empty() && !e.eq_ignore_ascii_case("aws-chunked"));
+    let own = own.collect::<Vec<_>>().join(",");
+    (!own.is_empty()).then_some(own)
+}
+
+fn checked_metadata(metadata: Option<Metadata>) -> Result<UserMetadata, Refusal> {
+    let metadata: UserMetadata = metadata.into_iter().flatten().collect();
+    let bytes: usize = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > METADATA_BYTES_MAX { Err(Refusal::new("MetadataTooLarge")) } else { Ok(metadata) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Given, own_encoding, storage_class};
+    use http::HeaderMap;
+    use s3s::dto::{Metadata, StorageClass};
+
+    #[test]
+    fn the_transfer_encoding_is_not_the_objects() {
+        assert_eq!(own_encoding("aws-chunked"), None);
+        assert_eq!(own_encoding("gzip, aws-chunked").as_deref(), Some("gzip"));
+        assert_eq!(own_encoding("gzip,br").as_deref(), Some("gzip,br"));
+    }
+
+    #[test]
+    fn storage_classes_are_those_of_s3() {
+        let class = |name: &str| storage_class(Some(&StorageClass::from(name.to_owned())));
+        assert_eq!(class("STANDARD_IA").unwrap().as_deref(), Some("STANDARD_IA"));
+        assert_eq!(class("COLD").unwrap_err().code, "InvalidStorageClass");
+    }
+
+    #[test]
+    fn metadata_is_bounded() {
+        let with = |length| Given {
+            metadata: Some(Metadata::from_iter([("k".to_owned(), "v".repeat(length))])),
+            ..Given::default()
+        };
+        assert!(with(2047).attributes(&HeaderMap::new()).is_ok());
+        assert_eq!(with(2048).attributes(&HeaderMap::new()).unwrap_err().code, "MetadataTooLarge");
+    }
+}

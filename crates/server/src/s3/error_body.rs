@@ -1,0 +1,63 @@
+//! The XML of errors: always with Code, Message, Resource and RequestId.
+
+use std::fmt::Write as _;
+
+use super::refusal::usual;
+
+/// The code and the message of an error document that the protocol library wrote.
+pub fn read(xml: &str) -> Option<(String, Option<String>)> {
+    let code = element(xml, "Code")?;
+    Some((code, element(xml, "Message").filter(|message| !message.is_empty())))
+}
+
+/// An error document.
+pub fn write(code: &str, message: Option<&str>, resource: &str, request_id: &str) -> String {
+    let message = message.or_else(|| usual(code).map(|(_, message)| message)).unwrap_or(code);
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
+    for (name, text) in [("Code", code), ("Message", message), ("Resource", resource), ("RequestId", request_id)] {
+        write!(xml, "<{name}>{}</{name}>", escape(text)).expect("writing to a string does not fail");
+    }
+    xml.push_str("</Error>");
+    xml
+}
+
+fn element(xml: &str, name: &str) -> Option<String> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    let (text, _) = rest.split_once(&format!("</{name}>"))?;
+    Some(unescape(text))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn unescape(text: &str) -> String {
+    let named = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'");
+    named.replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{read, write};
+
+    #[test]
+    fn every_error_has_its_four_elements() {
+        let xml = write("NoSuchKey", None, "/b/<k>", "ID");
+        for part in [
+            "<Code>NoSuchKey</Code>",
+            "<Message>The specified key does not exist.</Message>",
+            "<Resource>/b/&lt;k&gt;</Resource>",
+            "<RequestId>ID</RequestId>",
+        ] {
+            assert!(xml.contains(part), "{xml}");
+        }
+    }
+
+    #[test]
+    fn documents_read_back() {
+        let xml = write("InvalidRequest", Some("a < b & \"c\""), "/", "ID");
+        assert_eq!(read(&xml), Some(("InvalidRequest".into(), Some("a < b & \"c\"".into()))));
+        assert_eq!(read("<Error><Code>X</Code></Error>"), Some(("X".into(), None)));
+        assert_eq!(read("<ListBucketResult/>"), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! Gives an engine error its S3 code, status and headers; nowhere else does.
+
+use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
+use s3o_engine::{BodyError, Error};
+use s3o_model::clock::Timestamp;
+use s3o_model::etag::ETag;
+use s3o_model::multipart::PartsRefused;
+
+use super::refusal::Refusal;
+use super::times::http_date;
+
+/// The name under which a signed payload hash that differs is reported.
+pub const PAYLOAD_HASH: &str = "x-amz-content-sha256";
+/// The name under which a chunk or trailer signature that differs is reported.
+pub const CHUNK_SIGNATURE: &str = "chunk signature";
+/// What is said of an `aws-chunked` body that cannot be read.
+pub const BAD_FRAMING: &str = "the aws-chunked body is malformed";
+
+/// Translates an engine error; faults of ours are logged here, where they are handled.
+pub fn refuse(error: Error) -> Refusal {
+    match error {
+        Error::NoSuchBucket => Refusal::new("NoSuchBucket"),
+        Error::NoSuchKey => Refusal::new("NoSuchKey"),
+        Error::NoSuchUpload => Refusal::new("NoSuchUpload"),
+        Error::BucketNotEmpty => Refusal::new("BucketNotEmpty"),
+        Error::PreconditionFailed(condition) => {
+            Refusal::because("PreconditionFailed", format!("The pre-condition {condition} did not hold"))
+        }
+        Error::NotModified { etag, last_modified } => not_modified(&etag, last_modified),
+        Error::RangeNotSatisfiable { size_bytes } => {
+            Refusal::new("InvalidRange").with_header(CONTENT_RANGE, &format!("bytes */{size_bytes}"))
+        }
+        Error::NoSuchPart => Refusal::new("InvalidPartNumber"),
+        Error::TooLarge { .. } => Refusal::new("EntityTooLarge"),
+        Error::NoRoom => Refusal::new("InsufficientStorage"),
+        Error::Body(error) => refuse_body(&error),
+        Error::Parts(refused) => refuse_parts(&refused),
+        Error::ChecksumMismatch(name) => {
+            Refusal::because("BadDigest", format!("The {name} you specified did not match the calculated checksum."))
+        }
+        Error::Invalid(why) => Refusal::because("InvalidRequest", why),
+        Error::Conflict => Refusal::new("ConditionalRequestConflict"),
+        Error::Away(why) => {
+            tracing::warn!(why, "answered service unavailable");
+            Refusal::new("ServiceUnavailable").with_header(RETRY_AFTER, "1")
+        }
+        Error::Damaged(why) => internal("stored bytes are damaged", &why),
+        Error::Internal(why) => internal("internal error", &why),
+    }
+}
+
+fn not_modified(etag: &ETag, last_modified: Timestamp) -> Refusal {
+    Refusal::new("NotModified")
+        .with_header(ETAG, &format!("\"{etag}\""))
+        .with_header(LAST_MODIFIED, &http_date(last_modified))
+}
+
+fn internal(what: &'static str, why: &str) -> Refusal {
+    tracing::error!(why, "{what}");
+    Refusal::new("InternalError")
+}
+
+fn refuse_body(error: &BodyError) -> Refusal {
+    match error {
+        BodyError::Broken(why) if why == BAD_FRAMING => Refusal::because("InvalidRequest", BAD_FRAMING),
+        BodyError::Broken(_) | BodyError::Short { .. } | BodyError::Long { .. } => Refusal::new("IncompleteBody"),
+        BodyError::Mismatch(PAYLOAD_HASH) => Refusal::new("XAmzContentSHA256Mismatch"),
+        BodyError::Mismatch(CHUNK_SIGNATURE) => Refusal::new("SignatureDoesNotMatch"),
+        BodyError::Mismatch(name) => {
+            Refusal::because("BadDigest", format!("The {name} you specified did not match what we received."))
+        }
+    }
+}
+
+fn refuse_parts(refused: &PartsRefused) -> Refusal {
+    match refused {
+        PartsRefused::Count => Refusal::new("MalformedXML"),
+        PartsRefused::Order => Refusal::new("InvalidPartOrder"),
+        PartsRefused::Unknown(_) => Refusal::new("InvalidPart"),
+        PartsRefused::TooSmall(_) => Refusal::new("EntityTooSmall"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNK_SIGNATURE, PAYLOAD_HASH, refuse};
+    use s3o_engine::{BodyError, Error};
+    use s3o_model::clock::Timestamp;
+    use s3o_model::etag::ETag;
+    use s3o_model::multipart::PartsRefused;
+
+    #[test]
+    fn each_error_has_its_code_and_status() {
+        let short = BodyError::Short { expected: 2, received: 1 };
+        let cases = [
+            (Error::NoSuchBucket, "NoSuchBucket", 404),
+            (Error::NoSuchKey, "NoSuchKey", 404),
+            (Error::NoSuchUpload, "NoSuchUpload", 404),
+            (Error::BucketNotEmpty, "BucketNotEmpty", 409),
+            (Error::PreconditionFailed("If-Match"), "PreconditionFailed", 412),
+            (Error::RangeNotSatisfiable { size_bytes: 3 }, "InvalidRange", 416),
+            (Error::NoSuchPart, "InvalidPartNumber", 416),
+            (Error::TooLarge { max_bytes: 1 }, "EntityTooLarge", 400),
+            (Error::NoRoom, "InsufficientStorage", 507),
+            (Error::Body(short), "IncompleteBody", 400),
+            (Error::Body(BodyError::Mismatch("Content-MD5")), "BadDigest", 400),
+            (Error::Body(BodyError::Mismatch(PAYLOAD_HASH)), "XAmzContentSHA256Mismatch", 400),
+            (Error::Body(BodyError::Mismatch(CHUNK_SIGNATURE)), "SignatureDoesNotMatch", 403),
+            (Error::Parts(PartsRefused::Count), "MalformedXML", 400),
+            (Error::Parts(PartsRefused::Order), "InvalidPartOrder", 400),
+            (Error::Parts(PartsRefused::Unknown(1)), "InvalidPart", 400),
+            (Error::Parts(PartsRefused::TooSmall(1)), "EntityTooSmall", 400),
+            (Error::ChecksumMismatch("x-amz-checksum-crc32"), "BadDigest", 400),
+            (Error::Invalid("no"), "InvalidRequest", 400),
+            (Error::Conflict, "ConditionalRequestConflict", 409),
+            (Error::Away("db".into()), "ServiceUnavailable", 503),
+            (Error::Damaged("x".into()), "InternalError", 500),
+            (Error::Internal("x".into()), "InternalError", 500),
+        ];
+        for (error, code, status) in cases {
+            let refusal = refuse(error);
+            assert_eq!((refusal.code.as_ref(), refusal.status.as_u16()), (code, status));
+        }
+    }
+
+    #[test]
+    fn what_is_away_says_when_to_come_back() {
+        assert_eq!(refuse(Error::Away("db".into())).headers["retry-after"], "1");
+    }
+
+    #[test]
+    fn not_modified_names_the_version() {
+        let error = Error::NotModified { etag: ETag::from_text("a"), last_modified: Timestamp::from_millis(0) };
+        let refusal = refuse(error);
+        assert_eq!(refusal.status.as_u16(), 304);
+        assert_eq!(refusal.headers["etag"], "\"a\"");
+        assert_eq!(refusal.headers["last-modified"], "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+
+    #[test]
+    fn internal_faults_tell_the_client_nothing_of_their_cause() {
+        assert!(!refuse(Error::Internal("secret path".into())).message.contains("secret"));
+    }
+}

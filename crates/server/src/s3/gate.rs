@@ -1,0 +1,90 @@
+//! What is refused before anything else looks at a request.
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use super::refusal::Refusal;
+
+/// The most bytes that all headers of a request may have together.
+const HEADER_BYTES_MAX: usize = 32 * 1024;
+
+/// Refuses requests that no part behind this would answer rightly.
+pub fn check(request: &Parts) -> Result<(), Refusal> {
+    check_size(&request.headers)?;
+    check_method(request)?;
+    check_signature_version(request)?;
+    check_decoded_length(&request.headers)
+}
+
+fn check_size(headers: &HeaderMap) -> Result<(), Refusal> {
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if bytes > HEADER_BYTES_MAX { Err(Refusal::new("RequestHeaderSectionTooLarge")) } else { Ok(()) }
+}
+
+fn check_method(request: &Parts) -> Result<(), Refusal> {
+    let is_form = |value: &http::HeaderValue| value.as_bytes().starts_with(b"multipart/form-data");
+    match request.method {
+        Method::OPTIONS => Err(Refusal::new("AccessForbidden")),
+        Method::POST if request.headers.get(CONTENT_TYPE).is_some_and(is_form) => {
+            Err(Refusal::because("NotImplemented", "POST forms are not implemented"))
+        }
+        Method::GET | Method::HEAD | Method::PUT | Method::POST | Method::DELETE => Ok(()),
+        _ => Err(Refusal::new("MethodNotAllowed")),
+    }
+}
+
+/// Version 2 signatures cover too little of a request.
+fn check_signature_version(request: &Parts) -> Result<(), Refusal> {
+    let query = request.uri.query().unwrap_or_default();
+    let in_query = query.split('&').any(|pair| pair.starts_with("Signature="));
+    let in_header = request.headers.get(AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
+    if in_query || in_header {
+        let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
+        return Err(Refusal::because("InvalidRequest", message));
+    }
+    Ok(())
+}
+
+fn check_decoded_length(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(value) = headers.get("x-amz-decoded-content-length") else { return Ok(()) };
+    let valid = value.to_str().is_ok_and(|text| text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<i64>().is_ok());
+    if valid { Ok(()) } else { Err(Refusal::because("InvalidArgument", "x-amz-decoded-content-length is not a length")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use http::Request;
+    use http::request::{Builder, Parts};
+
+    fn parts(builder: Builder) -> Parts {
+        builder.body(()).unwrap().into_parts().0
+    }
+
+    fn code(builder: Builder) -> Option<String> {
+        check(&parts(builder)).err().map(|refusal| refusal.code.into_owned())
+    }
+
+    #[test]
+    fn plain_requests_pass() {
+        assert_eq!(code(Request::get("/b/k")), None);
+        assert_eq!(code(Request::put("/b/k").header("x-amz-decoded-content-length", "12")), None);
+    }
+
+    #[test]
+    fn each_refusal_has_its_code() {
+        let large = "x".repeat(40_000);
+        let form = Request::post("/b").header("content-type", "multipart/form-data; boundary=x");
+        assert_eq!(code(Request::options("/b/k")).as_deref(), Some("AccessForbidden"));
+        assert_eq!(code(Request::patch("/b/k")).as_deref(), Some("MethodNotAllowed"));
+        assert_eq!(code(form).as_deref(), Some("NotImplemented"));
+        assert_eq!(code(Request::get("/b").header("x-large", large)).as_deref(), Some("RequestHeaderSectionTooLarge"));
+        assert_eq!(code(Request::get("/b/k").header("authorization", "AWS a:b")).as_deref(), Some("InvalidRequest"));
+        assert_eq!(code(Request::get("/b/k?AWSAccessKeyId=a&Signature=b")).as_deref(), Some("InvalidRequest"));
+        for length in ["-1", "12x", "", "99999999999999999999"] {
+            let request = Request::put("/b/k").header("x-amz-decoded-content-length", length);
+            assert_eq!(code(request).as_deref(), Some("InvalidArgument"), "{length}");
+        }
+    }
+}

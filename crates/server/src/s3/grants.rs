@@ -1,0 +1,123 @@
+//! Decides whether a request whose signature holds may proceed.
+//!
+//! Runs once per request, after the signature and before the body is read.
+
+use async_trait::async_trait;
+use http::HeaderMap;
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::dto::CopySource;
+use s3s::{S3Error, S3Result};
+
+use super::access::{Access, AccessKey, SharedKeys};
+use super::refusal::Refusal;
+use super::{signed_headers, subresources, unsupported};
+use crate::middleware::RequestNotes;
+
+/// How metrics name the operations that are not offered, so that they stay few.
+const NOT_OFFERED: &str = "NotImplemented";
+
+/// Looks secrets up and checks grants.
+#[derive(Clone)]
+pub struct Grants {
+    keys: SharedKeys,
+}
+
+impl Grants {
+    /// Grants by these keys.
+    pub fn new(keys: SharedKeys) -> Self {
+        Self { keys }
+    }
+
+    fn permit(&self, request: &S3AccessContext<'_>) -> Result<(), Refusal> {
+        let operation = request.s3_op().name();
+        let credentials = request.credentials().ok_or_else(|| Refusal::new("AccessDenied"))?;
+        let key = self.keys.current().find(&credentials.access_key);
+        let key = key.ok_or_else(|| Refusal::new("InvalidAccessKeyId"))?;
+        signed_headers::check(request.uri(), request.headers())?;
+        subresources::check(operation, request.uri().query())?;
+        unsupported::check(request.headers())?;
+        if let Some(bucket) = request.s3_path().get_bucket_name() {
+            demand(&key, needed(operation), bucket)?;
+        }
+        permit_source(&key, request.headers())
+    }
+}
+
+fn demand(key: &AccessKey, access: Access, bucket: &str) -> Result<(), Refusal> {
+    if key.allows(access, bucket) { Ok(()) } else { Err(Refusal::new("AccessDenied")) }
+}
+
+/// A copy reads its source, so it needs a grant there too.
+fn permit_source(key: &AccessKey, headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(header) = headers.get("x-amz-copy-source") else { return Ok(()) };
+    let malformed = || Refusal::because("InvalidArgument", "The copy source is not bucket/key");
+    let text = header.to_str().map_err(|_| malformed())?;
+    match CopySource::parse(text).map_err(|_| malformed())? {
+        CopySource::Bucket { bucket, .. } => demand(key, Access::ReadOnly, &bucket),
+        CopySource::AccessPoint { .. } | CopySource::Outpost { .. } => Err(Refusal::new("NotImplemented")),
+    }
+}
+
+/// What an operation needs. Anything not named here changes a bucket.
+fn needed(operation: &str) -> Access {
+    match operation {
+        "PutObject" | "CopyObject" | "DeleteObject" | "DeleteObjects" | "CreateMultipartUpload" | "UploadPart"
+        | "UploadPartCopy" | "CompleteMultipartUpload" | "AbortMultipartUpload" | "PutObjectTagging"
+        | "DeleteObjectTagging" => Access::ReadWrite,
+        _ if operation.starts_with("Get") || operation.starts_with("Head") || operation.starts_with("List") => {
+            Access::ReadOnly
+        }
+        _ => Access::Admin,
+    }
+}
+
+#[async_trait]
+impl S3Auth for Grants {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        let key = self.keys.current().find(access_key);
+        key.map(|key| SecretKey::from(key.secret.clone())).ok_or_else(|| Refusal::new("InvalidAccessKeyId").into())
+    }
+}
+
+#[async_trait]
+impl S3Access for Grants {
+    async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let operation = subresources::offered(request.s3_op().name()).unwrap_or(NOT_OFFERED);
+        if let Some(notes) = request.extensions_mut().get::<RequestNotes>() {
+            notes.set_operation(operation);
+        }
+        self.permit(request).map_err(S3Error::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{needed, permit_source};
+    use crate::s3::access::{Access, AccessKey};
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    #[test]
+    fn operations_need_what_they_change() {
+        for operation in ["GetObject", "HeadBucket", "ListParts", "GetBucketTagging"] {
+            assert_eq!(needed(operation), Access::ReadOnly, "{operation}");
+        }
+        for operation in ["PutObject", "DeleteObjects", "UploadPartCopy", "PutObjectTagging"] {
+            assert_eq!(needed(operation), Access::ReadWrite, "{operation}");
+        }
+        for operation in ["CreateBucket", "DeleteBucket", "PutBucketTagging", "SomethingNew"] {
+            assert_eq!(needed(operation), Access::Admin, "{operation}");
+        }
+    }
+
+    #[test]
+    fn a_copy_needs_its_source() {
+        let buckets = vec!["mine".to_owned()];
+        let key = AccessKey { access_key_id: "a".into(), secret: "b".into(), buckets, access: Access::ReadWrite };
+        let from = |source| HeaderMap::from_iter([(HeaderName::from_static("x-amz-copy-source"), HeaderValue::from_static(source))]);
+        assert!(permit_source(&key, &HeaderMap::new()).is_ok());
+        assert!(permit_source(&key, &from("/mine/a%20b")).is_ok());
+        assert_eq!(permit_source(&key, &from("theirs/a")).unwrap_err().code, "AccessDenied");
+        assert_eq!(permit_source(&key, &from("nothing")).unwrap_err().code, "InvalidArgument");
+    }
+}

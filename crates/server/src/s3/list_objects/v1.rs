@@ -1,0 +1,45 @@
+//! ListObjects, the first version.
+
+use s3o_model::listing::ListQuery;
+use s3s::dto::{EncodingType, ListObjectsInput, ListObjectsOutput};
+use s3s::{S3Request, S3Response};
+
+use super::{entries, names as page_names, page_size};
+use crate::s3::door::{Answer, Door};
+use crate::s3::errors::refuse;
+use crate::s3::names;
+use crate::s3::url_encoding::NameEncoding;
+
+/// Lists objects.
+pub async fn list(door: &Door, request: S3Request<ListObjectsInput>) -> Answer<ListObjectsOutput> {
+    let input = request.input;
+    let encoding = NameEncoding::asked(input.encoding_type.as_ref().map(EncodingType::as_str))?;
+    let max_keys = page_size(input.max_keys, "max-keys")?;
+    let prefix = input.prefix.unwrap_or_default();
+    let marker = input.marker.unwrap_or_default();
+    let delimiter = input.delimiter.filter(|delimiter| !delimiter.is_empty());
+    let query = ListQuery {
+        prefix: prefix.clone(),
+        delimiter: delimiter.clone(),
+        after: Some(marker.clone()).filter(|marker| !marker.is_empty()),
+        limit: usize::try_from(max_keys).unwrap_or_default(),
+    };
+    let page = door.engine.list_objects(&names::bucket(&input.bucket)?, query).await.map_err(refuse)?;
+    let encoding = encoding.fit_for(page_names(&page).chain([prefix.as_str(), marker.as_str()]));
+    let next_marker = page.next_after.as_deref().map(|after| encoding.write(after));
+    let (contents, common_prefixes) = entries(page, encoding, true);
+    Ok(S3Response::new(ListObjectsOutput {
+        name: Some(input.bucket),
+        prefix: Some(encoding.write(&prefix)),
+        marker: Some(encoding.write(&marker)),
+        delimiter: delimiter.map(|delimiter| encoding.write(&delimiter)),
+        max_keys: Some(max_keys),
+        is_truncated: Some(next_marker.is_some()),
+        // S3 gives it only with a delimiter; clients that look for it are glad of it always.
+        next_marker,
+        contents: Some(contents),
+        common_prefixes: Some(common_prefixes),
+        encoding_type: encoding.stated(),
+        request_charged: None,
+    }))
+}

@@ -1,0 +1,44 @@
+//! The S3 door: translates requests for the engine and its answers back.
+//!
+//! The protocol library parses and signs; its types stop in this folder. Each operation family has
+//! its file, thin: translate the input, call the engine, translate the output.
+
+mod access;
+mod acl;
+mod attributes;
+mod body;
+mod bucket_tagging;
+mod buckets;
+mod checksums;
+mod conditions;
+mod copy_object;
+mod delete_object;
+mod delete_objects;
+mod door;
+mod error_body;
+mod errors;
+mod gate;
+mod get_object;
+mod grants;
+mod host;
+mod list_objects;
+mod multipart;
+mod names;
+mod object_attributes;
+mod object_tagging;
+mod owner;
+mod put_object;
+mod refusal;
+mod service;
+mod signed_headers;
+mod subresources;
+mod tags;
+mod times;
+mod tokens;
+mod unsupported;
+mod url_encoding;
+mod xml_body;
+mod xml_text;
+
+pub use access::{Access, AccessKey, Keys, SharedKeys};
+pub use service::{S3Options, Service, service};

@@ -1,0 +1,109 @@
+//! UploadPart and UploadPartCopy.
+
+use s3o_engine::multipart::{UploadPart, UploadPartCopy};
+use s3o_model::multipart::PART_NUMBER_MAX;
+use s3o_model::range::RangeSpec;
+use s3s::dto::{CopyPartResult, ETag, Range, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput};
+use s3s::{S3Request, S3Response};
+
+use super::upload_ref;
+use crate::s3::body::{self, Statement};
+use crate::s3::checksums::{Fields, fields};
+use crate::s3::copy_object::{source, source_conditions};
+use crate::s3::door::{Answer, Door};
+use crate::s3::errors::refuse;
+use crate::s3::refusal::Refusal;
+use crate::s3::times;
+
+/// Stores a part.
+pub async fn upload(door: &Door, request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
+    let S3Request { mut input, headers, trailing_headers, .. } = request;
+    let statement = Statement {
+        content_md5: input.content_md5.take(),
+        checksum: fields!(input),
+        headers: &headers,
+        trailing: trailing_headers,
+    };
+    let part = UploadPart {
+        number: part_number(input.part_number)?,
+        size_bytes: body::length(input.content_length, &headers)?,
+        target: upload_ref(&input.bucket, &input.key, &input.upload_id)?,
+        declared: body::declared(statement)?,
+        body: body::stream(input.body),
+    };
+    let stored = door.engine.upload_part(part).await.map_err(refuse)?;
+    let checksum = Fields::of(stored.checksum.as_ref());
+    Ok(S3Response::new(UploadPartOutput {
+        e_tag: Some(ETag::Strong(stored.etag.to_string())),
+        checksum_crc32: checksum.crc32,
+        checksum_crc32c: checksum.crc32c,
+        checksum_crc64nvme: checksum.crc64nvme,
+        checksum_sha1: checksum.sha1,
+        checksum_sha256: checksum.sha256,
+        ..UploadPartOutput::default()
+    }))
+}
+
+/// Makes a part from an object.
+pub async fn copy(door: &Door, request: S3Request<UploadPartCopyInput>) -> Answer<UploadPartCopyOutput> {
+    let mut input = request.input;
+    let conditions = source_conditions!(input);
+    let copy = UploadPartCopy {
+        target: upload_ref(&input.bucket, &input.key, &input.upload_id)?,
+        number: part_number(input.part_number)?,
+        source: source(&input.copy_source, conditions)?,
+        range: input.copy_source_range.as_deref().map(copy_range).transpose()?,
+    };
+    let copied = door.engine.upload_part_copy(copy).await.map_err(refuse)?;
+    let checksum = Fields::of(copied.checksum.as_ref());
+    let result = CopyPartResult {
+        e_tag: Some(ETag::Strong(copied.etag.to_string())),
+        last_modified: Some(times::to_s3(copied.last_modified)),
+        checksum_crc32: checksum.crc32,
+        checksum_crc32c: checksum.crc32c,
+        checksum_crc64nvme: checksum.crc64nvme,
+        checksum_sha1: checksum.sha1,
+        checksum_sha256: checksum.sha256,
+    };
+    let output = UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() };
+    Ok(S3Response::new(output))
+}
+
+fn part_number(number: i32) -> Result<u32, Refusal> {
+    let valid = u32::try_from(number).ok().filter(|number| (1..=PART_NUMBER_MAX).contains(number));
+    let message = "Part number must be an integer between 1 and 10000, inclusive";
+    valid.ok_or_else(|| Refusal::because("InvalidArgument", message))
+}
+
+/// Unlike a read, a copy names both ends.
+fn copy_range(text: &str) -> Result<RangeSpec, Refusal> {
+    match Range::parse(text) {
+        Ok(Range::Int { first, last: Some(last) }) => Ok(RangeSpec::From { first, last: Some(last) }),
+        Ok(Range::Int { last: None, .. } | Range::Suffix { .. }) | Err(_) => {
+            let message = "The x-amz-copy-source-range value must be of the form bytes=first-last";
+            Err(Refusal::because("InvalidArgument", message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{copy_range, part_number};
+    use s3o_model::range::RangeSpec;
+
+    #[test]
+    fn copied_ranges_name_both_ends() {
+        assert_eq!(copy_range("bytes=0-9").unwrap(), RangeSpec::From { first: 0, last: Some(9) });
+        for range in ["bytes=0-", "bytes=-5", "0-9", "bytes=9-0", "bytes=0-1,2-3", ""] {
+            assert_eq!(copy_range(range).unwrap_err().code, "InvalidArgument", "{range}");
+        }
+    }
+
+    #[test]
+    fn part_numbers_are_bounded() {
+        assert_eq!(part_number(10_000).unwrap(), 10_000);
+        for number in [0, -1, 10_001] {
+            assert_eq!(part_number(number).unwrap_err().code, "InvalidArgument");
+        }
+    }
+}

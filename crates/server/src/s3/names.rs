@@ -1,0 +1,62 @@
+//! Buckets and keys as requests name them, checked by the same rules as everywhere else.
+
+use s3o_model::names::{BucketName, InvalidName, ObjectKey};
+use s3s::validation::NameValidation;
+
+use super::refusal::Refusal;
+
+/// Lets exactly the names through that [`BucketName`] takes.
+pub struct OurNames;
+
+impl NameValidation for OurNames {
+    fn validate_bucket_name(&self, name: &str) -> bool {
+        name.parse::<BucketName>().is_ok()
+    }
+}
+
+/// A bucket's name from a request.
+pub fn bucket(name: &str) -> Result<BucketName, Refusal> {
+    name.parse().map_err(refuse_name)
+}
+
+/// A key from a request, exactly as the client wrote it.
+pub fn key(name: &str) -> Result<ObjectKey, Refusal> {
+    name.parse().map_err(refuse_name)
+}
+
+/// Lets only the version through that an unversioned bucket has.
+pub fn version(version_id: Option<&str>) -> Result<(), Refusal> {
+    match version_id {
+        None | Some("null") => Ok(()),
+        Some(_) => Err(Refusal::new("NoSuchVersion")),
+    }
+}
+
+fn refuse_name(invalid: InvalidName) -> Refusal {
+    match invalid {
+        InvalidName::Bucket => Refusal::new("InvalidBucketName"),
+        InvalidName::KeyTooLong => Refusal::new("KeyTooLongError"),
+        InvalidName::KeyEmpty | InvalidName::KeyNul | InvalidName::Backend => {
+            Refusal::because("InvalidArgument", invalid.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bucket, key};
+
+    #[test]
+    fn bad_names_get_the_codes_of_s3() {
+        assert_eq!(bucket("Nope").unwrap_err().code, "InvalidBucketName");
+        assert_eq!(key(&"k".repeat(1025)).unwrap_err().code, "KeyTooLongError");
+        assert_eq!(key("a\0").unwrap_err().code, "InvalidArgument");
+    }
+
+    #[test]
+    fn awkward_keys_stay_as_they_are() {
+        for name in ["a//b", "./x", "../x", "/x", "x/", "%2F", "a b"] {
+            assert_eq!(key(name).unwrap().as_str(), name);
+        }
+    }
+}

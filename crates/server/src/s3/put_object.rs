@@ -1,0 +1,46 @@
+//! PutObject.
+
+use s3o_engine::PutObject;
+use s3s::dto::{ETag, PutObjectInput, PutObjectOutput};
+use s3s::{S3Request, S3Response};
+
+use super::attributes::given;
+use super::body::{self, Statement};
+use super::checksums::{self, Fields, fields};
+use super::door::{Answer, Door};
+use super::errors::refuse;
+use super::{conditions, names};
+
+/// Stores an object.
+pub async fn put(door: &Door, request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
+    let S3Request { mut input, headers, trailing_headers, .. } = request;
+    let size_bytes = body::length(input.content_length, &headers)?;
+    let attributes = given!(input).attributes(&headers)?;
+    let statement = Statement {
+        content_md5: input.content_md5.take(),
+        checksum: fields!(input),
+        headers: &headers,
+        trailing: trailing_headers,
+    };
+    let put = PutObject {
+        bucket: names::bucket(&input.bucket)?,
+        key: names::key(&input.key)?,
+        size_bytes,
+        declared: body::declared(statement)?,
+        attributes,
+        condition: conditions::of_write(input.if_match, input.if_none_match)?,
+        body: body::stream(input.body),
+    };
+    let stored = door.engine.put_object(put).await.map_err(refuse)?;
+    let checksum = Fields::of(stored.checksum.as_ref());
+    Ok(S3Response::new(PutObjectOutput {
+        e_tag: Some(ETag::Strong(stored.etag.to_string())),
+        checksum_crc32: checksum.crc32,
+        checksum_crc32c: checksum.crc32c,
+        checksum_crc64nvme: checksum.crc64nvme,
+        checksum_sha1: checksum.sha1,
+        checksum_sha256: checksum.sha256,
+        checksum_type: stored.checksum.map(|checksum| checksums::type_of(checksum.coverage)),
+        ..PutObjectOutput::default()
+    }))
+}

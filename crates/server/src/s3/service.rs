@@ -1,0 +1,161 @@
+//! The door as a service: what is refused before the protocol library, and how answers leave.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use s3o_engine::Engine;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpResponse};
+
+use super::access::SharedKeys;
+use super::door::Door;
+use super::grants::Grants;
+use super::host::Domain;
+use super::names::OurNames;
+use super::refusal::{Refusal, usual};
+use super::{error_body, gate, xml_body, xml_text};
+use crate::ResponseBody;
+use crate::middleware::{Observed, Observer, RequestNotes};
+
+/// How the door presents itself.
+#[derive(Debug, Clone)]
+pub struct S3Options {
+    /// The region that buckets are in.
+    pub region: String,
+    /// The domain below which host names are buckets.
+    pub domain: Option<String>,
+}
+
+/// The S3 door, as a hyper service.
+#[derive(Clone)]
+pub struct Service {
+    inner: S3Service,
+    observer: Observer,
+}
+
+/// Builds the S3 door.
+#[must_use]
+pub fn service(engine: Arc<Engine>, keys: SharedKeys, options: S3Options, observer: Observer) -> Service {
+    let domain = options.domain.as_deref().map(Domain::new);
+    let door = Door { engine, keys: keys.clone(), region: options.region };
+    let mut builder = S3ServiceBuilder::new(door);
+    let grants = Grants::new(keys);
+    builder.set_auth(grants.clone());
+    builder.set_access(grants);
+    builder.set_validation(OurNames);
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(protocol_limits()))));
+    if let Some(domain) = domain {
+        builder.set_host(domain);
+    }
+    Service { inner: builder.build(), observer }
+}
+
+fn protocol_limits() -> S3Config {
+    let mut config = S3Config::default();
+    config.xml_max_body_size = xml_body::BYTES_MAX;
+    config
+}
+
+impl Service {
+    /// Answers one request.
+    pub async fn answer(&self, mut request: Request<Body>) -> Response<ResponseBody> {
+        let observed = self.observer.begin(&mut request);
+        let method = request.method().clone();
+        let response = match self.call(request, observed.notes()).await {
+            Ok(response) => finish_body(response, &method, &observed),
+            Err(refusal) => refused(&refusal, &method, &observed),
+        };
+        let mut response = response.map(into_response_body);
+        self.observer.finish(&observed, &mut response);
+        response
+    }
+
+    async fn call(&self, request: Request<Body>, notes: &RequestNotes) -> Result<HttpResponse, Refusal> {
+        let (parts, body) = request.into_parts();
+        gate::check(&parts)?;
+        let body = xml_body::watch(&parts, body, notes)?;
+        self.inner.call(Request::from_parts(parts, body)).await.map_err(|error| {
+            tracing::error!(?error, "the protocol library gave no answer");
+            Refusal::new("InternalError")
+        })
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.answer(request.map(Body::from)).await) })
+    }
+}
+
+fn into_response_body(body: Body) -> ResponseBody {
+    body.boxed_unsync()
+}
+
+/// Completes error documents and keeps others well-formed; object bodies pass untouched.
+fn finish_body(mut response: HttpResponse, method: &Method, observed: &Observed) -> HttpResponse {
+    if response.status().is_client_error() || response.status().is_server_error() || response.status().is_redirection() {
+        return complete_error(response, method, observed);
+    }
+    let ranged = method == Method::HEAD && response.headers().contains_key(CONTENT_RANGE);
+    if ranged {
+        // The library knows partial answers of GET only.
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    let is_xml = response.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/xml");
+    if is_xml && let Some(bytes) = response.body().bytes() {
+        *response.body_mut() = Body::from(xml_text::well_formed(bytes));
+    }
+    response
+}
+
+fn complete_error(response: HttpResponse, method: &Method, observed: &Observed) -> HttpResponse {
+    let bytes = response.body().bytes().unwrap_or_default();
+    let found = std::str::from_utf8(&bytes).ok().and_then(error_body::read);
+    let (code, message) = found.unwrap_or_else(|| ("InternalError".to_owned(), None));
+    let mut refusal = match body_fault(&code, message.as_deref(), method, observed.notes()) {
+        Some(code) => Refusal::new(code),
+        None => Refusal {
+            message: message.map_or_else(|| usual(&code).map_or(code.clone(), |(_, text)| text.to_owned()), |m| m).into(),
+            status: response.status(),
+            code: code.into(),
+            headers: http::HeaderMap::new(),
+        },
+    };
+    refusal.headers = response.headers().clone();
+    refused(&refusal, method, observed)
+}
+
+/// The protocol library calls every body that it could not read an internal error, without a
+/// message; ours always have one.
+fn body_fault(code: &str, message: Option<&str>, method: &Method, notes: &RequestNotes) -> Option<&'static str> {
+    let unread = code == "InternalError" && message.is_none() && matches!(*method, Method::PUT | Method::POST);
+    unread.then(|| notes.body_fault().unwrap_or("XAmzContentSHA256Mismatch"))
+}
+
+fn refused(refusal: &Refusal, method: &Method, observed: &Observed) -> HttpResponse {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = refusal.status;
+    response.headers_mut().extend(refusal.headers.clone());
+    response.headers_mut().remove(CONTENT_LENGTH);
+    let bodiless = method == Method::HEAD || refusal.status == StatusCode::NOT_MODIFIED;
+    if !bodiless {
+        let request_id = observed.notes().request_id();
+        let xml = error_body::write(&refusal.code, Some(&refusal.message), observed.path(), request_id);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        *response.body_mut() = Body::from(xml_text::well_formed(Bytes::from(xml)));
+    }
+    response
+}

@@ -1,0 +1,103 @@
+//! What a signature must cover besides what the protocol library checks.
+//!
+//! A header that changes what a request means must be signed: otherwise whoever holds a presigned
+//! PUT could add a copy source and read any object of the signer.
+
+use http::{HeaderMap, Uri};
+
+use super::refusal::Refusal;
+use super::url_encoding::decode_query_piece;
+
+/// The longest time for which a presigned URL may be valid: seven days.
+const EXPIRES_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
+
+/// Covered by the signature in another way, or without a meaning of their own.
+const EXEMPT: &[&str] = &["x-amz-content-sha256", "x-amz-date", "x-amz-user-agent"];
+
+/// Refuses headers that are not signed and presigned URLs that live too long.
+pub fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let query = uri.query().unwrap_or_default();
+    check_expiry(parameter(query, "X-Amz-Expires").as_deref())?;
+    let Some(signed) = signed_names(query, headers) else { return Ok(()) };
+    match headers.keys().find(|name| must_be_signed(name.as_str()) && !signed.contains(name.as_str())) {
+        Some(name) => {
+            let message = format!("There were headers present in the request which were not signed: {name}");
+            Err(Refusal::because("AccessDenied", message))
+        }
+        None => Ok(()),
+    }
+}
+
+fn must_be_signed(name: &str) -> bool {
+    name.starts_with("x-amz-") && !EXEMPT.contains(&name)
+}
+
+struct SignedNames(String);
+
+impl SignedNames {
+    fn contains(&self, name: &str) -> bool {
+        self.0.split(';').any(|signed| signed.eq_ignore_ascii_case(name))
+    }
+}
+
+fn signed_names(query: &str, headers: &HeaderMap) -> Option<SignedNames> {
+    if let Some(names) = parameter(query, "X-Amz-SignedHeaders") {
+        return Some(SignedNames(names));
+    }
+    let authorization = headers.get("authorization")?.to_str().ok()?;
+    let (_, rest) = authorization.split_once("SignedHeaders=")?;
+    let names = rest.split([',', ' ']).next()?;
+    Some(SignedNames(names.to_owned()))
+}
+
+fn check_expiry(expires: Option<&str>) -> Result<(), Refusal> {
+    let Some(text) = expires else { return Ok(()) };
+    match text.parse::<u64>() {
+        Ok(seconds) if seconds <= EXPIRES_SECONDS_MAX => Ok(()),
+        Ok(_) | Err(_) => {
+            let message = "X-Amz-Expires must be less than a week (in seconds) that is 604800";
+            Err(Refusal::because("AuthorizationQueryParametersError", message))
+        }
+    }
+}
+
+fn parameter(query: &str, wanted: &str) -> Option<String> {
+    let pair = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == wanted)?;
+    decode_query_piece(pair.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|&(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
+    }
+
+    const AUTHORIZATION: &str =
+        "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-acl, Signature=00";
+
+    #[test]
+    fn signed_headers_pass() {
+        let map = headers(&[("authorization", AUTHORIZATION), ("x-amz-acl", "private"), ("x-amz-date", "d")]);
+        assert!(check(&Uri::from_static("/b/k"), &map).is_ok());
+    }
+
+    #[test]
+    fn a_presigned_put_cannot_be_turned_into_a_copy() {
+        let uri = Uri::from_static("/b/k?X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=0");
+        let map = headers(&[("x-amz-copy-source", "b/secret")]);
+        assert_eq!(check(&uri, &map).unwrap_err().code, "AccessDenied");
+        let signed = Uri::from_static("/b/k?X-Amz-Expires=60&X-Amz-SignedHeaders=host%3Bx-amz-copy-source");
+        assert!(check(&signed, &map).is_ok());
+    }
+
+    #[test]
+    fn a_presigned_url_lives_at_most_a_week() {
+        let lives = |uri: &'static str| check(&Uri::from_static(uri), &HeaderMap::new()).is_ok();
+        assert!(lives("/b/k?X-Amz-Expires=604800"));
+        assert!(!lives("/b/k?X-Amz-Expires=604801"));
+        assert!(!lives("/b/k?X-Amz-Expires=-1"));
+    }
+}

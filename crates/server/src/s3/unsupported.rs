@@ -1,0 +1,82 @@
+//! Request headers that ask for what this server does not do.
+//!
+//! Storing an object without the encryption or the lock that its owner asked for would be a wrong
+//! 200, so such requests are refused.
+
+use http::{HeaderMap, HeaderValue};
+
+use super::refusal::Refusal;
+
+const PREFIXES: &[&str] = &[
+    "x-amz-server-side-encryption",
+    "x-amz-copy-source-server-side-encryption",
+    "x-amz-object-lock-",
+    "x-amz-grant-",
+    "x-s3o-expires-",
+];
+
+const NAMES: &[&str] = &[
+    "x-amz-bypass-governance-retention",
+    "x-amz-if-match-initiated-time",
+    "x-amz-if-match-last-modified-time",
+    "x-amz-if-match-size",
+    "x-amz-mfa",
+    "x-amz-object-ownership",
+    "x-amz-website-redirect-location",
+    "x-amz-write-offset-bytes",
+];
+
+/// Refuses a request that asks for something we do not do.
+pub fn check(headers: &HeaderMap) -> Result<(), Refusal> {
+    match headers.iter().find(|(name, value)| asks_too_much(name.as_str(), value)) {
+        Some((name, _)) => Err(Refusal::because("NotImplemented", format!("The header {name} is not implemented here"))),
+        None => Ok(()),
+    }
+}
+
+fn asks_too_much(name: &str, value: &HeaderValue) -> bool {
+    match name {
+        "x-amz-acl" => !matches!(value.as_bytes(), b"" | b"private" | b"bucket-owner-full-control"),
+        "x-amz-bucket-object-lock-enabled" => !value.as_bytes().eq_ignore_ascii_case(b"false"),
+        _ => NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    fn with(name: &'static str, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn what_we_cannot_do_is_refused() {
+        for (name, value) in [
+            ("x-amz-server-side-encryption", "AES256"),
+            ("x-amz-server-side-encryption-customer-key", "k"),
+            ("x-amz-object-lock-mode", "GOVERNANCE"),
+            ("x-amz-bucket-object-lock-enabled", "true"),
+            ("x-amz-acl", "public-read"),
+            ("x-amz-grant-read", "id=x"),
+            ("x-amz-website-redirect-location", "/"),
+            ("x-s3o-expires-after", "60"),
+        ] {
+            assert_eq!(check(&with(name, value)).unwrap_err().code, "NotImplemented", "{name}");
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_passes() {
+        for (name, value) in [
+            ("x-amz-acl", "private"),
+            ("x-amz-acl", "bucket-owner-full-control"),
+            ("x-amz-bucket-object-lock-enabled", "False"),
+            ("x-amz-request-payer", "requester"),
+            ("x-amz-meta-x-amz-grant-", "v"),
+        ] {
+            assert!(check(&with(name, value)).is_ok(), "{name}");
+        }
+    }
+}

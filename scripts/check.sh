@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Format, lints, documentation and the tidy test: all that a machine can judge without running the product.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo fmt --all -- --check
+cargo clippy --workspace --all-targets -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+cargo test --quiet --workspace --test tidy

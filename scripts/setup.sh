@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Installs what the tests need and the machine lacks: a private Python environment below target/, and a few packages of
+# the distribution. Changes nothing where everything is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv="${S3O_TEST_VENV:-target/test-venv}"
+requirements=tests/blackbox/requirements.txt
+
+missing=()
+command -v restic >/dev/null || missing+=(restic)
+command -v strace >/dev/null || missing+=(strace)
+if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    missing+=(python3 python3-venv)
+fi
+
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" -eq 0 ]; then
+        as_root=()
+    elif sudo -n true 2>/dev/null; then
+        as_root=(sudo -n)
+    else
+        echo "setup: missing ${missing[*]}; run 'apt-get install ${missing[*]}' as root, then try again" >&2
+        exit 1
+    fi
+    echo "setup: installing ${missing[*]}"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+stamp="$venv/requirements.sha256"
+wanted="$(sha256sum <"$requirements")"
+if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
+    echo "setup: installing the test clients into $venv"
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
+    echo "$wanted" >"$stamp"
+fi

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Every test: installs what is missing, builds once, starts one throw-away S3 server, runs the suites, says how long
+# each took, stops what it started. Fails if any suite failed.
+#
+# S3O_BIN       the binary that the black-box tests drive (default: the one built here)
+# S3O_SUITES    suites to run, by name (default: all of them)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target="${CARGO_TARGET_DIR:-$PWD/target}"
+venv="${S3O_TEST_VENV:-$PWD/target/test-venv}"
+suites="${S3O_SUITES:-check rust doc blackbox alone}"
+scratch="$(mktemp -d "${TMPDIR:-/tmp}/s3o-test.XXXXXX")"
+seaweed_pid=
+report=()
+failed=()
+
+stop_what_was_started() {
+    status=$?
+    trap - EXIT INT TERM
+    if [ -n "$seaweed_pid" ]; then
+        kill "$seaweed_pid" 2>/dev/null || true
+        wait "$seaweed_pid" 2>/dev/null || true
+    fi
+    rm -rf "$scratch"
+    exit "$status"
+}
+trap stop_what_was_started EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+suite() {
+    local name="$1" began="$SECONDS" outcome=passed
+    shift
+    echo
+    echo "== $name"
+    "$@" || outcome=FAILED
+    local took=$((SECONDS - began))
+    report+=("$(printf '%-10s %3d min %02d s  %s' "$name" $((took / 60)) $((took % 60)) "$outcome")")
+    if [ "$outcome" = FAILED ]; then
+        failed+=("$name")
+    fi
+}
+
+summary() {
+    echo
+    echo "== minutes"
+    printf '%s\n' "${report[@]}"
+    if [ ${#failed[@]} -gt 0 ]; then
+        echo "failed: ${failed[*]}" >&2
+        exit 1
+    fi
+}
+
+build() {
+    cargo build --workspace --all-targets
+}
+
+start_seaweed() {
+    PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" tests/blackbox/seaweed.py "$scratch/seaweed" "$scratch/s3.env" &
+    seaweed_pid=$!
+    while [ ! -f "$scratch/s3.env" ]; do
+        kill -0 "$seaweed_pid" 2>/dev/null || return 1
+        sleep 0.1
+    done
+    # shellcheck disable=SC1091
+    . "$scratch/s3.env"
+}
+
+rust_tests() {
+    if cargo nextest --version >/dev/null 2>&1; then
+        cargo nextest run --workspace --no-fail-fast --no-tests=pass
+    else
+        cargo test --workspace --lib --bins --tests --no-fail-fast
+    fi
+}
+
+blackbox() {
+    PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest -c tests/blackbox/pytest.ini --rootdir tests/blackbox \
+        --quiet --durations=5 "$@" tests/blackbox
+}
+
+suite setup scripts/setup.sh
+suite build build
+suite servers start_seaweed
+if [ ${#failed[@]} -gt 0 ]; then
+    summary
+fi
+export S3O_BIN="${S3O_BIN:-$target/debug/s3o}"
+
+for name in $suites; do
+    case "$name" in
+        check) suite check scripts/check.sh ;;
+        rust) suite rust rust_tests ;;
+        doc) suite doc cargo test --workspace --doc --quiet ;;
+        blackbox) suite blackbox blackbox -n 2 -m "not alone" ;;
+        alone) suite alone blackbox -m alone ;;
+        *) echo "no suite is called $name" >&2; exit 2 ;;
+    esac
+done
+summary

@@ -1,0 +1,50 @@
+"""The state at rest: once the workers have run, a store holds exactly what the catalog says, and nobody owes work."""
+
+import seaweed
+from polling import eventually
+
+SETTLE_SECONDS = 30
+# Graces and intervals short enough that a test can wait for all of them.
+QUICK = {
+    "write_path": {
+        "pending_intents": {"min_age": "300ms", "reaper_tick": "100ms", "late_write_window": "300ms"}
+    },
+    "cleanup_queue": {
+        "interval": "100ms",
+        "claim_grace_period": "300ms",
+        "backoff_min": "50ms",
+        "backoff_max": "200ms",
+        "reader_grace": "100ms",
+    },
+}
+
+
+def stored(server):
+    """Everything of ours on the backend, but for its identity mark."""
+    backend = server.config["backends"][0]
+    if backend["kind"] == "fs":
+        return server.files()
+    store = seaweed.connect(backend["endpoint"], backend["access_key_id"], backend["secret_access_key"])
+    pages = store.get_paginator("list_objects_v2").paginate(Bucket=backend["bucket"])
+    found = {entry["Key"] for page in pages for entry in page.get("Contents", [])}
+    uploads = store.list_multipart_uploads(Bucket=backend["bucket"]).get("Uploads", [])
+    return (found | {f"unfinished upload of {upload['Key']}" for upload in uploads}) - {".s3o/identity.json"}
+
+
+def settle(server):
+    """Lets the workers finish, and shows that what is stored and what is located are then the same."""
+
+    def at_rest():
+        for worker in ("pending_reaper", "cleanup"):
+            server.run_worker(worker)
+        return not server.rows("SELECT 1 FROM pending_objects UNION ALL SELECT 1 FROM cleanup_queue")
+
+    try:
+        eventually(at_rest, SETTLE_SECONDS, 0.1)
+    except AssertionError:
+        intents = server.rows("SELECT * FROM pending_objects LIMIT 3")
+        cleanups = server.rows("SELECT * FROM cleanup_queue LIMIT 3")
+        raise AssertionError(f"left after the workers ran: intents {intents}, cleanups {cleanups}") from None
+    located = {row[0] for row in server.rows("SELECT physical_key FROM object_locations")}
+    found = stored(server)
+    assert found == located, f"stored without a location {found - located}, located but not stored {located - found}"

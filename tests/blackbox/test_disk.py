@@ -1,0 +1,106 @@
+"""A folder that is full, read-only or gone: a clear refusal, nothing half written, and no folder made up."""
+
+import contextlib
+import os
+import subprocess
+
+import pytest
+
+from facts import body_of, keys_of, read
+from polling import eventually
+from raw_client import assert_refused
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@contextlib.contextmanager
+def small_disk(folder, size="8m"):
+    """A tmpfs of its own; skipped where mounting is not allowed."""
+    folder.mkdir(parents=True)
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
+    if made.returncode != 0:
+        pytest.skip("mounting a small disk is not allowed here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], capture_output=True)
+
+
+@pytest.fixture
+def disk(tmp_path, own_server):
+    """A server on a disk of 8 MiB that holds one object."""
+    with small_disk(tmp_path / "small") as folder:
+        server = own_server(backend={"name": "disk", "kind": "fs", "root": str(folder / "root")}).start()
+        server.s3().create_bucket(Bucket="bucket")
+        server.s3().put_object(Bucket="bucket", Key="kept", Body=body_of(100_000))
+        yield server, folder
+        server.kill()
+
+
+def put(server, size_bytes=1000):
+    raw = server.raw()
+    return raw.request("PUT", "/bucket/new", body=body_of(size_bytes))
+
+
+def test_a_backend_whose_quota_is_used_up_answers_507(own_server):
+    backend = {"name": "disk", "kind": "fs", "quota": "1MiB"}
+    server = own_server()
+    server.config["backends"] = [{**backend, "root": str(server.root)}]
+    server.start()
+    server.s3().create_bucket(Bucket="bucket")
+    server.s3().put_object(Bucket="bucket", Key="kept", Body=body_of(700_000))
+    assert_refused(put(server, 700_000), 507, "InsufficientStorage", "/bucket/new")
+    assert keys_of(server.s3(), "bucket") == ["kept"]
+    server.s3().delete_object(Bucket="bucket", Key="kept")
+    eventually(lambda: server.run_worker("cleanup") and put(server, 700_000).status == 200, 15, 0.1)
+
+
+def test_a_full_disk_answers_507_and_keeps_what_it_has(disk):
+    server, _ = disk
+    assert_refused(put(server, 16 * 1024 * 1024), 507, "InsufficientStorage", "/bucket/new")
+    assert keys_of(server.s3(), "bucket") == ["kept"]
+    assert read(server.s3(), "bucket", "kept") == body_of(100_000)
+    assert put(server, 1000).status == 200
+
+
+def test_a_read_only_disk_refuses_writes_and_serves_reads(disk):
+    server, folder = disk
+    if subprocess.run(["mount", "-o", "remount,ro", folder], capture_output=True).returncode != 0:
+        pytest.skip("remounting is not allowed here")
+    answer = put(server)
+    assert answer.status in (500, 503, 507), answer
+    assert answer.code in ("InternalError", "ServiceUnavailable", "SlowDown", "InsufficientStorage")
+    assert read(server.s3(), "bucket", "kept") == body_of(100_000)
+    subprocess.run(["mount", "-o", "remount,rw", folder], check=True)
+    eventually(lambda: put(server).status == 200, 15, 0.2, "writes come back with the disk")
+
+
+@pytest.mark.parametrize("moment", ["while it runs", "before it starts"])
+def test_a_disk_that_is_not_mounted_is_never_mistaken_for_an_empty_one(own_server, moment):
+    server = own_server().start()
+    server.s3().create_bucket(Bucket="bucket")
+    server.s3().put_object(Bucket="bucket", Key="kept", Body=b"kept")
+    away = server.root.with_name("away")
+    if moment == "before it starts":
+        server.stop()
+    os.rename(server.root, away)
+    os.mkdir(server.root)  # what a mount point looks like without its disk
+    if moment == "before it starts":
+        server.spawn()
+        eventually(lambda: server.process.poll() is not None or alive(server), 20, message="neither up nor down")
+    if server.process.poll() is None:
+        answer = put(server)
+        assert answer.status >= 500, answer
+        assert server.files() == set(), "nothing is written to a folder that is not ours"
+        server.stop()
+    os.rmdir(server.root)
+    os.rename(away, server.root)
+    server.start()
+    assert read(server.s3(), "bucket", "kept") == b"kept"
+
+
+def alive(server):
+    try:
+        return server.admin_get("/health/live")[0] == 200
+    except OSError:
+        return False
