@@ -155,12 +155,6 @@ pub(crate) async fn digested(
     Ok(DigestedBody { stream, digests: DigestsToCome(to_come) })
 }
 
-/// A body that is already here.
-#[must_use]
-pub fn from_bytes(bytes: Bytes) -> ByteStream {
-    Box::pin(futures_util::stream::iter([Ok(bytes)]))
-}
-
 /// Reads a body for its digests only.
 pub(crate) async fn digest_of(body: ByteStream, size_bytes: u64, checksum: Option<Algorithm>) -> Result<Digests, Error> {
     let mut body = digested(body, size_bytes, checksum, Box::new(|_| Ok(())), Arc::default()).await?;

@@ -72,8 +72,12 @@ impl Engine {
 
     /// Announces a write on the first backend that has room.
     async fn stage(&self, target: &Target<'_>) -> Result<Staged, Error> {
-        let mut refused = Error::NoRoom;
-        for name in pack::candidates(&self.fleet.views(), target.size_bytes) {
+        let views = self.fleet.views();
+        let mut refused = match views.iter().find(|view| !view.writable) {
+            Some(closed) => Error::Away(format!("backend {} takes no writes now", closed.name)),
+            None => Error::NoRoom,
+        };
+        for name in pack::candidates(&views, target.size_bytes) {
             match self.stage_on(&name, target).await {
                 Ok(staged) => return Ok(staged),
                 Err(error) => match error.verdict() {

@@ -134,6 +134,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether the row is gone.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        match self {
+            Self::Done | Self::DoneAbsent => true,
+            Self::Deferred | Self::Wait { .. } | Self::Retry { .. } => false,
+        }
+    }
+
     /// The word for it in metrics.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {

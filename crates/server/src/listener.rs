@@ -59,6 +59,7 @@ where
 }
 
 /// An axum router as a service for [`serve`].
+#[must_use]
 pub fn router_service(router: axum::Router) -> TowerToHyperService<axum::Router> {
     TowerToHyperService::new(router)
 }
@@ -89,5 +90,92 @@ where
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{router_service, serve};
+    use axum::Router;
+    use axum::body::Body;
+    use axum::http::Response;
+    use axum::routing::get;
+    use bytes::Bytes;
+    use futures_util::stream;
+    use std::net::SocketAddr;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::oneshot;
+    use tokio::task::JoinHandle;
+
+    struct Running {
+        address: SocketAddr,
+        stop: oneshot::Sender<()>,
+        served: JoinHandle<()>,
+    }
+
+    async fn start(router: Router, drain: Duration) -> Running {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async move { drop(stopped.await) };
+        let served = tokio::spawn(serve(listener, router_service(router), shutdown, drain));
+        Running { address, stop, served }
+    }
+
+    async fn ask(address: SocketAddr, path: &str) -> (TcpStream, String) {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        (stream, String::new())
+    }
+
+    async fn slow() -> &'static str {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        "done"
+    }
+
+    async fn breaks_off() -> Response<Body> {
+        let pieces = stream::unfold(0, |step| async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let piece = if step == 0 { Ok(Bytes::from_static(b"half")) } else { Err(std::io::Error::other("broken")) };
+            (step < 2).then_some((piece, step + 1))
+        });
+        Response::builder().header("content-length", "8").body(Body::from_stream(pieces)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_request_in_flight_is_finished_before_the_end() {
+        let running = start(Router::new().route("/", get(slow)), Duration::from_secs(5)).await;
+        let (mut stream, mut answer) = ask(running.address, "/").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        running.stop.send(()).unwrap();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("done"), "{answer}");
+        running.served.await.unwrap();
+        assert!(TcpStream::connect(running.address).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_outlasts_the_drain_is_cut_off() {
+        let running = start(Router::new().route("/", get(slow)), Duration::from_millis(10)).await;
+        let (mut stream, mut answer) = ask(running.address, "/").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        running.stop.send(()).unwrap();
+        running.served.await.unwrap();
+        assert!(!stream.read_to_string(&mut answer).await.is_ok_and(|_| answer.ends_with("done")));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_closes_the_connection_early() {
+        let running = start(Router::new().route("/", get(breaks_off)), Duration::from_secs(1)).await;
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await;
+        assert!(read.is_ok(), "the connection stayed open");
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.contains("content-length: 8") && text.ends_with("half"), "{text}");
     }
 }

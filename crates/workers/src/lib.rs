@@ -1,1 +1,18 @@
-//! Room.
+//! What happens by itself: the runner, and one file per worker.
+//!
+//! A worker does one bounded batch per tick and returns a report. The runner owns everything
+//! else: when to tick, how long to go on, what to record.
+
+mod cleanup;
+mod error;
+mod identity;
+mod pending_reaper;
+mod report;
+mod runner;
+
+pub use cleanup::{Cleanup, CleanupSettings};
+pub use error::Error;
+pub use identity::{Identity, IdentityParts};
+pub use pending_reaper::{PendingReaper, ReaperSettings};
+pub use report::{Outcome, Report, RunReport};
+pub use runner::{Runner, Scheduled, Worker};

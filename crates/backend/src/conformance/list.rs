@@ -1,10 +1,13 @@
 //! Facts about listings.
 
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use s3o_model::entropy::{Entropy, SeededEntropy, SystemEntropy};
 use s3o_model::physical_key::RESERVED_PREFIX;
 
 use super::{fresh_folder, list_all, pattern, put};
 use crate::Backend;
-use bytes::Bytes;
 
 /// In byte order, which is neither that of folders nor that of any language.
 const NAMES: [&str; 12] = ["A", "B/x", "a", "a!", "a-b", "a.b", "a0/b/c/d", "a0/b/e", "a=2F", "b/z", "ba", "\u{e9}"];
@@ -53,6 +56,39 @@ pub async fn a_start_need_not_exist(backend: &dyn Backend) {
         let listed: Vec<_> = page.items.into_iter().map(|item| item.key).collect();
         let expected: Vec<_> = keys.iter().filter(|key| **key > after).cloned().collect();
         assert_eq!(listed, expected, "after {after}");
+    }
+}
+
+/// Names of a few characters around the slash, in folders that begin alike.
+fn tangled(entropy: &SeededEntropy) -> String {
+    let alphabet = ['a', 'b', '-', '!', '0', '/', '=', 'a'];
+    let character = |_| alphabet[usize::try_from(entropy.next_u64() % 8).expect("below 8")];
+    let length = 1 + entropy.next_u64() % 7;
+    let text: String = (0..length).map(character).collect();
+    let segments: Vec<_> = text.split('/').filter(|segment| !segment.is_empty()).collect();
+    format!("{}~", segments.join("/"))
+}
+
+/// Whatever the names and wherever it starts, a listing is the sorted set of the keys.
+pub async fn tangled_names_list_like_a_sorted_set(backend: &dyn Backend) {
+    let seed = SystemEntropy.next_u64();
+    let entropy = SeededEntropy::new(seed);
+    let folder = fresh_folder();
+    let keys: BTreeSet<String> = (0..80).map(|_| format!("{folder}/{}", tangled(&entropy))).collect();
+    for key in &keys {
+        put(backend, key, &pattern(1)).await;
+    }
+    let all: Vec<String> = keys.iter().cloned().collect();
+    for limit in [1, 7, 1000] {
+        assert_eq!(list_all(backend, &folder, limit).await, all, "seed {seed}, pages of {limit}");
+    }
+    for _ in 0..20 {
+        let name = tangled(&entropy);
+        let after = format!("{folder}/{}", name.trim_end_matches('~'));
+        let page = backend.list(&folder, Some(&after), 5).await.expect("list");
+        let listed: Vec<_> = page.items.into_iter().map(|item| item.key).collect();
+        let expected: Vec<_> = all.iter().filter(|key| **key > after).take(5).cloned().collect();
+        assert_eq!(listed, expected, "seed {seed}, after {after}");
     }
 }
 

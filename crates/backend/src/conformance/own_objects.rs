@@ -28,11 +28,13 @@ pub async fn traits_leave_nothing_behind(backend: &dyn Backend) {
     let skew = traits.clock_skew_ms.unwrap_or(0);
     assert!(skew.abs() < 5_000, "{skew}");
     // Another fact may be probing right now, so what is left must go by itself.
+    let mut left = Vec::new();
     for _ in 0..100 {
-        if list_all(backend, &format!("{RESERVED_PREFIX}probe/"), 10).await.is_empty() {
+        left = list_all(backend, &format!("{RESERVED_PREFIX}probe/"), 10).await;
+        if left.is_empty() {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    panic!("the probe left something behind");
+    panic!("the probe left something behind: {left:?}");
 }

@@ -21,14 +21,15 @@ fn fs_subject() -> Ready<(SharedBackend, TempDir)> {
     ready((Arc::new(fs), folder))
 }
 
-/// One bucket for all facts of a run, on the real service that the test harness started.
+/// One bucket for all facts of a run.
 static BUCKET: OnceCell<String> = OnceCell::const_new();
 
 fn setting(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run through `make test`, which starts a service"))
 }
 
-fn connect(bucket: &str) -> S3 {
+/// The real service that the test harness started.
+pub(crate) fn connect(bucket: &str) -> S3 {
     let options = S3Options {
         endpoint: setting("S3O_TEST_S3_ENDPOINT"),
         region: "us-east-1".to_owned(),

@@ -145,3 +145,14 @@ async fn empty_folders_do_not_end_a_listing() {
     let page = fs.list("", Some("d/k"), 1).await.expect("listed");
     assert_eq!((page.items[0].key.as_str(), page.truncated), ("e", false));
 }
+
+#[tokio::test]
+async fn a_key_that_exists_is_never_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fs = open(folder.path());
+    put(&fs, "b/k").await.expect("the first write");
+    let again = fs.put("b/k", 5, body::whole(Bytes::from("other"))).await;
+    assert!(matches!(again, Err(Error::Refused(_))), "{again:?}");
+    assert_eq!(std::fs::read(folder.path().join("b/k")).expect("there"), b"abc");
+    assert!(fs.list(".s3o/tmp/", None, 10).await.expect("listed").items.is_empty());
+}

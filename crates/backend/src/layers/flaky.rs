@@ -10,14 +10,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 
 use crate::{
-    Backend, BodyError, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UploadedPart, Written,
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits, UploadedPart,
+    Written,
 };
+
+mod injury;
+#[cfg(test)]
+mod tests;
+
+use injury::{cut, cut_in, injected, lost, told};
 
 /// What goes wrong with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,52 +170,6 @@ impl Flaky {
     }
 }
 
-fn injected() -> Error {
-    Error::Away("injected: the call never arrived".to_owned())
-}
-
-fn lost() -> Error {
-    Error::Unknown("injected: the answer was lost".to_owned())
-}
-
-/// Lets this many bytes through and then breaks.
-fn cut(body: ByteStream, after_bytes: u64) -> ByteStream {
-    let start = (Some(body), after_bytes);
-    Box::pin(stream::unfold(start, |(body, left)| async move {
-        let mut body = body?;
-        if left == 0 {
-            return Some((Err(BodyError::Broken("injected: the stream was cut".to_owned())), (None, 0)));
-        }
-        let item = body.next().await?;
-        let item = item.map(|chunk| {
-            let length = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
-            chunk.slice(..length)
-        });
-        let passed = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
-        Some((item, (Some(body), left - passed)))
-    }))
-}
-
-/// A body that the fault breaks on the way in, and what the caller is told of it.
-fn cut_in(fault: Option<Fault>, body: ByteStream) -> ByteStream {
-    match fault {
-        Some(Fault::Cut(after_bytes)) => cut(body, after_bytes),
-        Some(
-            Fault::Before | Fault::After | Fault::Delay(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage,
-        )
-        | None => body,
-    }
-}
-
-fn told<T>(fault: Option<Fault>, answer: Result<T, Error>) -> Result<T, Error> {
-    match (fault, answer) {
-        (Some(Fault::After), _) => Err(lost()),
-        // It was the connection that broke, not the producer.
-        (Some(Fault::Cut(_)), Err(Error::Body(_))) => Err(Error::Away("injected: the connection broke".to_owned())),
-        (_, answer) => answer,
-    }
-}
-
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Backend for Flaky {
@@ -327,6 +286,3 @@ impl Backend for Flaky {
         self.plain("write_own", key, self.inner.write_own(key, body)).await
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::S3;
+use super::list::Order;
 use super::objects::version_id;
 use super::transport::{Answer, Payload, Request, etag, header_text};
 use super::xml::Element;
@@ -16,25 +17,66 @@ use crate::{DeleteAnswer, Doomed, Error, Probe, Traits};
 
 impl S3 {
     pub(super) async fn find_traits(&self) -> Result<Traits, Error> {
-        let stem = format!("{RESERVED_PREFIX}probe/{:016x}", self.entropy.next_u64());
-        let key = format!("{stem}A");
+        let mut canaries = Vec::new();
+        let found = self.try_out(&mut canaries).await;
+        self.remove_canaries(canaries).await?;
+        found
+    }
+
+    /// Finds out in which order keys are listed.
+    pub(super) async fn find_order(&self) -> Result<Order, Error> {
+        let mut canaries = Vec::new();
+        let found = self.try_order(&self.stem(), &mut canaries).await;
+        self.remove_canaries(canaries).await?;
+        found
+    }
+
+    fn stem(&self) -> String {
+        format!("{RESERVED_PREFIX}probe/{:016x}", self.entropy.next_u64())
+    }
+
+    async fn try_out(&self, canaries: &mut Vec<Doomed>) -> Result<Traits, Error> {
+        let stem = self.stem();
         let body = Bytes::from(format!("s3o canary {:016x}", self.entropy.next_u64()));
         let digest = hex(&Md5::digest(&body));
-        let request = Request::new(Method::PUT, Some(&key), &[]).carrying(Payload::Known(body));
-        let written = self.transport.answer(request).await?;
-        let version = version_id(&written.headers);
-        let keeps_versions = version.is_some() || self.versioning_is_on().await;
+        let written = self.write_canary(format!("{stem}A"), body, canaries).await?;
+        let keeps_versions = version_id(&written.headers).is_some() || self.versioning_is_on().await;
         if keeps_versions {
             self.found_versions();
         }
+        self.try_order(&stem, canaries).await?;
         let folded = matches!(self.probe_object(&format!("{stem}a")).await, Probe::Present(_));
-        self.remove_canary(Doomed { key, version_id: version }).await?;
         Ok(Traits {
             name_style: if folded { NameStyle::Folded } else { NameStyle::Exact },
             etag_is_md5: etag(&written.headers).as_deref() == Some(digest.as_str()),
             keeps_versions,
             clock_skew_ms: self.clock_skew_ms(&written),
         })
+    }
+
+    /// A canary is noted even if its answer was lost, so that it goes in any case.
+    async fn write_canary(&self, key: String, body: Bytes, canaries: &mut Vec<Doomed>) -> Result<Answer, Error> {
+        let request = Request::new(Method::PUT, Some(&key), &[]).carrying(Payload::Known(body));
+        let answer = self.transport.answer(request).await;
+        let version_id = answer.as_ref().ok().and_then(|answer| version_id(&answer.headers));
+        canaries.push(Doomed { key, version_id });
+        Ok(answer?)
+    }
+
+    /// `a-b` sorts before `a/b`, unless a store keeps folders and sorts them by their names.
+    async fn try_order(&self, stem: &str, canaries: &mut Vec<Doomed>) -> Result<Order, Error> {
+        let folder = format!("{stem}-order/");
+        for name in ["a/b", "a-b"] {
+            self.write_canary(format!("{folder}{name}"), Bytes::from("s3o"), canaries).await?;
+        }
+        self.order_in(&folder).await
+    }
+
+    async fn remove_canaries(&self, canaries: Vec<Doomed>) -> Result<(), Error> {
+        for canary in canaries {
+            self.remove_canary(canary).await?;
+        }
+        Ok(())
     }
 
     /// A service that does not know the question keeps no versions.

@@ -4,8 +4,8 @@
 //! delete gets its own answer, and an absence is only ever what the service said of that key.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,6 +26,7 @@ mod options;
 mod sign;
 mod transport;
 mod uploads;
+mod walk;
 mod xml;
 
 pub use options::{PUT_BYTES_MAX, S3Options, Secret};
@@ -40,6 +41,8 @@ pub struct S3 {
     batch_unsupported: AtomicBool,
     /// Found out at attach, by a write that is given a version, or by a delete that leaves one.
     keeps_versions: AtomicBool,
+    /// Found out at attach, or before the first listing.
+    order: Mutex<Option<list::Order>>,
 }
 
 impl fmt::Debug for S3 {
@@ -63,6 +66,7 @@ impl S3 {
             entropy,
             batch_unsupported: AtomicBool::new(false),
             keeps_versions: AtomicBool::new(false),
+            order: Mutex::new(None),
         })
     }
 
@@ -150,3 +154,5 @@ impl Backend for S3 {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod versions_tests;

@@ -41,17 +41,7 @@ impl Scripted {
                 socket.shutdown().await.expect("closed");
             }
         });
-        let options = S3Options {
-            endpoint,
-            region: "us-east-1".to_owned(),
-            bucket: "bucket".to_owned(),
-            access_key_id: "who".to_owned(),
-            secret_access_key: Secret::new("how"),
-            path_style: true,
-            put_bytes_max: PUT_BYTES_MAX,
-        };
-        let name = "bucket".parse().expect("valid");
-        let s3 = S3::connect(name, &options, Arc::new(SystemClock), Arc::new(SystemEntropy)).expect("an endpoint");
+        let s3 = connect(&options(endpoint)).expect("an endpoint");
         Self { s3, heads, serving }
     }
 
@@ -97,6 +87,32 @@ fn doomed(keys: &[&str]) -> Vec<Doomed> {
     keys.iter().map(|key| Doomed { key: (*key).to_owned(), version_id: None }).collect()
 }
 
+fn options(endpoint: String) -> S3Options {
+    S3Options {
+        endpoint,
+        region: "us-east-1".to_owned(),
+        bucket: "bucket".to_owned(),
+        access_key_id: "who".to_owned(),
+        secret_access_key: Secret::new("how"),
+        path_style: true,
+        put_bytes_max: PUT_BYTES_MAX,
+    }
+}
+
+fn connect(options: &S3Options) -> Result<S3, Error> {
+    S3::connect("bucket".parse().expect("valid"), options, Arc::new(SystemClock), Arc::new(SystemEntropy))
+}
+
+#[test]
+fn endpoints_are_checked_and_secrets_do_not_print() {
+    for odd in ["", "host", "http://host/path", "http://host/?query"] {
+        assert!(connect(&options(odd.to_owned())).is_err(), "{odd}");
+    }
+    let virtual_host = S3Options { path_style: false, ..options("http://host:9000".to_owned()) };
+    let printed = format!("{:?} {virtual_host:?}", connect(&virtual_host).expect("an endpoint"));
+    assert!(printed.contains("http://bucket.host:9000/") && !printed.contains("how"), "{printed}");
+}
+
 #[tokio::test]
 async fn a_404_to_head_is_absence_only_if_the_key_is_named_missing() {
     let service = Scripted::new(vec![
@@ -111,6 +127,18 @@ async fn a_404_to_head_is_absence_only_if_the_key_is_named_missing() {
     assert_eq!(service.s3.probe("k").await, Probe::Absent);
     assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
     assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
+}
+
+#[tokio::test]
+async fn an_order_that_breaks_after_all_makes_the_listing_worthless() {
+    let page = |keys: [&str; 2]| {
+        let contents = keys.map(|key| format!("<Contents><Key>{key}</Key><Size>1</Size></Contents>")).concat();
+        let document = format!("<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>");
+        answer("200 OK", "", &document)
+    };
+    let service = Scripted::new(vec![page(["x/a-b", "x/a/b"]), page(["b", "a"])]).await;
+    service.s3.order_in("x/").await.expect("an order");
+    assert!(matches!(service.s3.list("", None, 10).await, Err(Error::Unknown(_))));
 }
 
 #[tokio::test]

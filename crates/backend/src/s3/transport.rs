@@ -122,6 +122,9 @@ impl Transport {
         let odd = || Error::Refused(format!("{:?} is not an endpoint", options.endpoint));
         let parts = options.endpoint.parse::<Uri>().map_err(|_| odd())?.into_parts();
         let (scheme, authority) = (parts.scheme.ok_or_else(odd)?, parts.authority.ok_or_else(odd)?);
+        if parts.path_and_query.is_some_and(|path| path != "/") {
+            return Err(odd());
+        }
         let bucket = &options.bucket;
         let (authority, base) = if options.path_style {
             (authority, format!("/{}/", escape_path(bucket)))

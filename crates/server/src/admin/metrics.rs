@@ -38,8 +38,6 @@ pub async fn page(State(parts): State<AdminParts>) -> Response {
     let registry = parts.metrics.registry.lock().unwrap_or_else(PoisonError::into_inner);
     match encode(&mut text, &registry) {
         Ok(()) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
-        Err(error) => {
-            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()).into_response()
-        }
+        Err(error) => AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()).into_response(),
     }
 }

@@ -123,7 +123,9 @@ mod tests {
 
     #[test]
     fn patterns_match_any_text_at_the_star() {
-        for (pattern, name) in [("photos", "photos"), ("logs-*", "logs-"), ("*", "x"), ("a*b*c", "a-b-b-c"), ("*x", "ax")] {
+        for (pattern, name) in
+            [("photos", "photos"), ("logs-*", "logs-"), ("*", "x"), ("a*b*c", "a-b-b-c"), ("*x", "ax")]
+        {
             assert!(matches(pattern, name), "{pattern} {name}");
         }
         for (pattern, name) in [("photos", "photo"), ("logs-*", "log"), ("a*b*c", "ac"), ("ab*ba", "aba"), ("", "x")] {

@@ -98,7 +98,8 @@ pub fn named_storage_class(stored: Option<&String>) -> Option<StorageClass> {
 
 /// `aws-chunked` describes the transfer, not the object.
 fn own_encoding(content_encoding: &str) -> Option<String> {
-    let own = content_encoding.split(',').map(str::trim).filter(|e| !e.is_empty() && !e.eq_ignore_ascii_case("aws-chunked"));
+    let own =
+        content_encoding.split(',').map(str::trim).filter(|e| !e.is_empty() && !e.eq_ignore_ascii_case("aws-chunked"));
     let own = own.collect::<Vec<_>>().join(",");
     (!own.is_empty()).then_some(own)
 }

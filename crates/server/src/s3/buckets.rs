@@ -111,7 +111,10 @@ pub async fn location(door: &Door, request: S3Request<GetBucketLocationInput>) -
 }
 
 /// Tells that a bucket never had versions.
-pub async fn versioning(door: &Door, request: S3Request<GetBucketVersioningInput>) -> Answer<GetBucketVersioningOutput> {
+pub async fn versioning(
+    door: &Door,
+    request: S3Request<GetBucketVersioningInput>,
+) -> Answer<GetBucketVersioningOutput> {
     door.engine.bucket(&names::bucket(&request.input.bucket)?).await.map_err(refuse)?;
     Ok(S3Response::new(GetBucketVersioningOutput::default()))
 }

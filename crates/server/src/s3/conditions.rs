@@ -10,6 +10,7 @@ use super::times;
 
 /// The four conditional headers of a read or of a copy's source.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "the fields are named as the headers are")]
 pub struct Given {
     /// `If-Match`.
     pub if_match: Option<ETagCondition>,
@@ -34,8 +35,14 @@ pub fn of_read(given: Given) -> ReadConditions {
 fn etag_match(condition: ETagCondition) -> ETagMatch {
     match condition {
         ETagCondition::Any => ETagMatch::Any,
-        ETagCondition::ETag(etag) => ETagMatch::OneOf(vec![ETag::from_text(etag.value())]),
+        // The library takes a list for one ETag with quotes and commas in it; ours have neither.
+        ETagCondition::ETag(etag) => ETagMatch::OneOf(etag.value().split(',').map(one_of_list).collect()),
     }
+}
+
+fn one_of_list(piece: &str) -> ETag {
+    let piece = piece.trim();
+    ETag::from_text(piece.strip_prefix("W/").unwrap_or(piece))
 }
 
 /// The condition of a write. S3 knows `If-Match` and `If-None-Match: *`.
@@ -76,6 +83,7 @@ mod tests {
     use s3o_model::etag::ETag;
     use s3s::dto::ETagCondition;
 
+    #[expect(clippy::unnecessary_wraps, reason = "the fields that take it are optional")]
     fn one(text: &str) -> Option<ETagCondition> {
         Some(ETagCondition::parse_http_header(text.as_bytes()).unwrap())
     }
@@ -102,5 +110,12 @@ mod tests {
         let conditions = of_read(Given { if_match: one("\"a\""), if_none_match: one("*"), ..Given::default() });
         assert_eq!(conditions.if_match, Some(ETagMatch::OneOf(vec![ETag::from_text("a")])));
         assert_eq!(conditions.if_none_match, Some(ETagMatch::Any));
+    }
+
+    #[test]
+    fn reads_take_lists_of_etags() {
+        let conditions = of_read(Given { if_none_match: one("\"a\", W/\"b\""), ..Given::default() });
+        let both = vec![ETag::from_text("a"), ETag::from_text("b")];
+        assert_eq!(conditions.if_none_match, Some(ETagMatch::OneOf(both)));
     }
 }

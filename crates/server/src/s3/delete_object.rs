@@ -1,4 +1,4 @@
-//! DeleteObject.
+//! `DeleteObject`.
 
 use s3o_engine::DeleteObject;
 use s3s::dto::{DeleteObjectInput, DeleteObjectOutput};

@@ -39,7 +39,10 @@ fn target(object: ObjectIdentifier) -> Result<DeleteTarget, Refusal> {
 }
 
 /// Puts the engine's results back between the targets that never reached it.
-fn merge(targets: Vec<Result<DeleteTarget, Refusal>>, results: Vec<Result<(), DeleteFailure>>) -> Vec<Result<(), Refusal>> {
+fn merge(
+    targets: Vec<Result<DeleteTarget, Refusal>>,
+    results: Vec<Result<(), DeleteFailure>>,
+) -> Vec<Result<(), Refusal>> {
     let mut results = results.into_iter();
     let lost = || Err(Refusal::new("InternalError"));
     let outcome = |target: Result<DeleteTarget, Refusal>| {

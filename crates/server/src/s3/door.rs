@@ -14,6 +14,7 @@ use super::{
 };
 
 /// Answers S3 operations from the engine.
+#[derive(Clone)]
 pub struct Door {
     /// What does the work.
     pub engine: Arc<Engine>,

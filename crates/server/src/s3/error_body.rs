@@ -1,4 +1,4 @@
-//! The XML of errors: always with Code, Message, Resource and RequestId.
+//! The XML of errors: always with Code, Message, Resource and `RequestId`.
 
 use std::fmt::Write as _;
 

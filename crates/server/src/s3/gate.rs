@@ -48,8 +48,13 @@ fn check_signature_version(request: &Parts) -> Result<(), Refusal> {
 
 fn check_decoded_length(headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(value) = headers.get("x-amz-decoded-content-length") else { return Ok(()) };
-    let valid = value.to_str().is_ok_and(|text| text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<i64>().is_ok());
-    if valid { Ok(()) } else { Err(Refusal::because("InvalidArgument", "x-amz-decoded-content-length is not a length")) }
+    let valid =
+        value.to_str().is_ok_and(|text| text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<i64>().is_ok());
+    if valid {
+        Ok(())
+    } else {
+        Err(Refusal::because("InvalidArgument", "x-amz-decoded-content-length is not a length"))
+    }
 }
 
 #[cfg(test)]

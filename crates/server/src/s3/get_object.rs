@@ -132,7 +132,9 @@ fn content_range(found: &Found) -> Option<String> {
 fn extra_headers(found: &Found, expires: bool) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let attributes = &found.object.attributes;
-    if let Some(value) = attributes.headers.expires.as_ref().filter(|_| expires).and_then(|e| HeaderValue::from_str(e).ok()) {
+    if let Some(value) =
+        attributes.headers.expires.as_ref().filter(|_| expires).and_then(|e| HeaderValue::from_str(e).ok())
+    {
         headers.insert(http::header::EXPIRES, value);
     }
     if !attributes.tags.is_empty() {

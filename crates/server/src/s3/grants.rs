@@ -10,6 +10,7 @@ use s3s::dto::CopySource;
 use s3s::{S3Error, S3Result};
 
 use super::access::{Access, AccessKey, SharedKeys};
+use super::leniency::Vouched;
 use super::refusal::Refusal;
 use super::{signed_headers, subresources, unsupported};
 use crate::middleware::RequestNotes;
@@ -29,11 +30,12 @@ impl Grants {
         Self { keys }
     }
 
-    fn permit(&self, request: &S3AccessContext<'_>) -> Result<(), Refusal> {
+    fn permit(&self, request: &mut S3AccessContext<'_>) -> Result<(), Refusal> {
+        let signed = request.credentials().map(|credentials| credentials.access_key.clone());
+        let vouched = request.extensions_mut().get::<Vouched>().map(|Vouched(access_key)| access_key.clone());
+        let access_key = signed.or(vouched).ok_or_else(|| Refusal::new("AccessDenied"))?;
+        let key = self.keys.current().find(&access_key).ok_or_else(|| Refusal::new("InvalidAccessKeyId"))?;
         let operation = request.s3_op().name();
-        let credentials = request.credentials().ok_or_else(|| Refusal::new("AccessDenied"))?;
-        let key = self.keys.current().find(&credentials.access_key);
-        let key = key.ok_or_else(|| Refusal::new("InvalidAccessKeyId"))?;
         signed_headers::check(request.uri(), request.headers())?;
         subresources::check(operation, request.uri().query())?;
         unsupported::check(request.headers())?;
@@ -62,8 +64,16 @@ fn permit_source(key: &AccessKey, headers: &HeaderMap) -> Result<(), Refusal> {
 /// What an operation needs. Anything not named here changes a bucket.
 fn needed(operation: &str) -> Access {
     match operation {
-        "PutObject" | "CopyObject" | "DeleteObject" | "DeleteObjects" | "CreateMultipartUpload" | "UploadPart"
-        | "UploadPartCopy" | "CompleteMultipartUpload" | "AbortMultipartUpload" | "PutObjectTagging"
+        "PutObject"
+        | "CopyObject"
+        | "DeleteObject"
+        | "DeleteObjects"
+        | "CreateMultipartUpload"
+        | "UploadPart"
+        | "UploadPartCopy"
+        | "CompleteMultipartUpload"
+        | "AbortMultipartUpload"
+        | "PutObjectTagging"
         | "DeleteObjectTagging" => Access::ReadWrite,
         _ if operation.starts_with("Get") || operation.starts_with("Head") || operation.starts_with("List") => {
             Access::ReadOnly
@@ -114,7 +124,9 @@ mod tests {
     fn a_copy_needs_its_source() {
         let buckets = vec!["mine".to_owned()];
         let key = AccessKey { access_key_id: "a".into(), secret: "b".into(), buckets, access: Access::ReadWrite };
-        let from = |source| HeaderMap::from_iter([(HeaderName::from_static("x-amz-copy-source"), HeaderValue::from_static(source))]);
+        let from = |source| {
+            HeaderMap::from_iter([(HeaderName::from_static("x-amz-copy-source"), HeaderValue::from_static(source))])
+        };
         assert!(permit_source(&key, &HeaderMap::new()).is_ok());
         assert!(permit_source(&key, &from("/mine/a%20b")).is_ok());
         assert_eq!(permit_source(&key, &from("theirs/a")).unwrap_err().code, "AccessDenied");

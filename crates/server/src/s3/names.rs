@@ -16,12 +16,12 @@ impl NameValidation for OurNames {
 
 /// A bucket's name from a request.
 pub fn bucket(name: &str) -> Result<BucketName, Refusal> {
-    name.parse().map_err(refuse_name)
+    name.parse().map_err(|invalid| refuse_name(&invalid))
 }
 
 /// A key from a request, exactly as the client wrote it.
 pub fn key(name: &str) -> Result<ObjectKey, Refusal> {
-    name.parse().map_err(refuse_name)
+    name.parse().map_err(|invalid| refuse_name(&invalid))
 }
 
 /// Lets only the version through that an unversioned bucket has.
@@ -32,7 +32,7 @@ pub fn version(version_id: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-fn refuse_name(invalid: InvalidName) -> Refusal {
+fn refuse_name(invalid: &InvalidName) -> Refusal {
     match invalid {
         InvalidName::Bucket => Refusal::new("InvalidBucketName"),
         InvalidName::KeyTooLong => Refusal::new("KeyTooLongError"),

@@ -1,4 +1,4 @@
-//! GetObjectAttributes.
+//! `GetObjectAttributes`.
 
 use http::{HeaderMap, HeaderValue};
 use s3o_engine::multipart::ObjectPart as StoredPart;
@@ -107,13 +107,13 @@ async fn parts(
         max_parts: Some(max_parts),
         next_part_number_marker: number(last),
         part_number_marker: number(after),
-        parts: Some(found.into_iter().map(part).collect()),
+        parts: Some(found.iter().map(part).collect()),
         total_parts_count: number(total),
     };
     Ok(Some(page))
 }
 
-fn part(part: StoredPart) -> ObjectPart {
+fn part(part: &StoredPart) -> ObjectPart {
     let fields = Fields::of(part.checksum.as_ref());
     ObjectPart {
         checksum_crc32: fields.crc32,

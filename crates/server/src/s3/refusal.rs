@@ -18,14 +18,14 @@ pub struct Refusal {
     /// What it means, for people.
     pub message: Cow<'static, str>,
     /// Headers that the answer carries besides.
-    pub headers: HeaderMap,
+    pub headers: Box<HeaderMap>,
 }
 
 impl Refusal {
     /// A refusal with S3's usual words for this code.
     pub fn new(code: &'static str) -> Self {
         let (status, message) = usual(code).unwrap_or((StatusCode::BAD_REQUEST, code));
-        Self { code: code.into(), status, message: message.into(), headers: HeaderMap::new() }
+        Self { code: code.into(), status, message: message.into(), headers: Box::default() }
     }
 
     /// A refusal in our own words.
@@ -48,7 +48,7 @@ impl From<Refusal> for S3Error {
         let mut error = Self::with_message(code, refusal.message);
         error.set_status_code(refusal.status);
         if !refusal.headers.is_empty() {
-            error.set_headers(refusal.headers);
+            error.set_headers(*refusal.headers);
         }
         error
     }
@@ -66,7 +66,11 @@ const CODES: &[(&str, u16, &str)] = &[
     ("AuthorizationHeaderMalformed", 400, "The authorization header that you provided is not valid."),
     ("AuthorizationQueryParametersError", 400, "The authorization query parameters that you provided are not valid."),
     ("BadDigest", 400, "The Content-MD5 or checksum value that you specified did not match what the server received."),
-    ("BucketAlreadyOwnedByYou", 409, "Your previous request to create the named bucket succeeded and you already own it."),
+    (
+        "BucketAlreadyOwnedByYou",
+        409,
+        "Your previous request to create the named bucket succeeded and you already own it.",
+    ),
     ("BucketNotEmpty", 409, "The bucket you tried to delete is not empty"),
     ("ConditionalRequestConflict", 409, "A conflicting operation occurred; try the request again."),
     ("EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed object size."),
@@ -97,16 +101,28 @@ const CODES: &[(&str, u16, &str)] = &[
     ("NoSuchBucket", 404, "The specified bucket does not exist"),
     ("NoSuchKey", 404, "The specified key does not exist."),
     ("NoSuchTagSet", 404, "The TagSet does not exist"),
-    ("NoSuchUpload", 404, "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed."),
+    (
+        "NoSuchUpload",
+        404,
+        "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.",
+    ),
     ("NoSuchVersion", 404, "The specified version does not exist."),
     ("NotImplemented", 501, "A header or query you provided implies functionality that is not implemented"),
     ("NotModified", 304, "Not Modified"),
     ("PreconditionFailed", 412, "At least one of the pre-conditions you specified did not hold"),
     ("RequestHeaderSectionTooLarge", 400, "Your request header section exceeds the maximum allowed size."),
     ("RequestTimeTooSkewed", 403, "The difference between the request time and the current time is too large."),
-    ("RequestTimeout", 400, "Your socket connection to the server was not read from or written to within the timeout period."),
+    (
+        "RequestTimeout",
+        400,
+        "Your socket connection to the server was not read from or written to within the timeout period.",
+    ),
     ("ServiceUnavailable", 503, "Service is unable to handle request."),
-    ("SignatureDoesNotMatch", 403, "The request signature we calculated does not match the signature you provided. Check your key and signing method."),
+    (
+        "SignatureDoesNotMatch",
+        403,
+        "The request signature we calculated does not match the signature you provided. Check your key and signing method.",
+    ),
     ("SlowDown", 503, "Please reduce your request rate."),
     ("XAmzContentSHA256Mismatch", 400, "The provided 'x-amz-content-sha256' header does not match what was computed."),
 ];

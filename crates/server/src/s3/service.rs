@@ -19,9 +19,10 @@ use super::access::SharedKeys;
 use super::door::Door;
 use super::grants::Grants;
 use super::host::Domain;
+use super::leniency::Leniency;
 use super::names::OurNames;
 use super::refusal::{Refusal, usual};
-use super::{error_body, gate, xml_body, xml_text};
+use super::{error_body, framing, gate, xml_body, xml_text};
 use crate::ResponseBody;
 use crate::middleware::{Observed, Observer, RequestNotes};
 
@@ -44,18 +45,25 @@ pub struct Service {
 /// Builds the S3 door.
 #[must_use]
 pub fn service(engine: Arc<Engine>, keys: SharedKeys, options: S3Options, observer: Observer) -> Service {
-    let domain = options.domain.as_deref().map(Domain::new);
     let door = Door { engine, keys: keys.clone(), region: options.region };
-    let mut builder = S3ServiceBuilder::new(door);
+    let domain = options.domain.as_deref();
+    let behind = builder(&door, keys.clone(), domain).build();
+    let mut front = builder(&door, keys, domain);
+    front.set_route(Leniency { behind });
+    Service { inner: front.build(), observer }
+}
+
+fn builder(door: &Door, keys: SharedKeys, domain: Option<&str>) -> S3ServiceBuilder {
+    let mut builder = S3ServiceBuilder::new(door.clone());
     let grants = Grants::new(keys);
     builder.set_auth(grants.clone());
     builder.set_access(grants);
     builder.set_validation(OurNames);
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(protocol_limits()))));
     if let Some(domain) = domain {
-        builder.set_host(domain);
+        builder.set_host(Domain::new(domain));
     }
-    Service { inner: builder.build(), observer }
+    builder
 }
 
 fn protocol_limits() -> S3Config {
@@ -81,6 +89,7 @@ impl Service {
     async fn call(&self, request: Request<Body>, notes: &RequestNotes) -> Result<HttpResponse, Refusal> {
         let (parts, body) = request.into_parts();
         gate::check(&parts)?;
+        let body = framing::bounded(&parts.headers, body);
         let body = xml_body::watch(&parts, body, notes)?;
         self.inner.call(Request::from_parts(parts, body)).await.map_err(|error| {
             tracing::error!(?error, "the protocol library gave no answer");
@@ -106,8 +115,9 @@ fn into_response_body(body: Body) -> ResponseBody {
 
 /// Completes error documents and keeps others well-formed; object bodies pass untouched.
 fn finish_body(mut response: HttpResponse, method: &Method, observed: &Observed) -> HttpResponse {
-    if response.status().is_client_error() || response.status().is_server_error() || response.status().is_redirection() {
-        return complete_error(response, method, observed);
+    if response.status().is_client_error() || response.status().is_server_error() || response.status().is_redirection()
+    {
+        return complete_error(&response, method, observed);
     }
     let ranged = method == Method::HEAD && response.headers().contains_key(CONTENT_RANGE);
     if ranged {
@@ -116,25 +126,27 @@ fn finish_body(mut response: HttpResponse, method: &Method, observed: &Observed)
     }
     let is_xml = response.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/xml");
     if is_xml && let Some(bytes) = response.body().bytes() {
+        let unquoted = observed.notes().operation() == Some("GetObjectAttributes");
+        let bytes = if unquoted { xml_text::without_etag_quotes(&bytes) } else { bytes };
         *response.body_mut() = Body::from(xml_text::well_formed(bytes));
     }
     response
 }
 
-fn complete_error(response: HttpResponse, method: &Method, observed: &Observed) -> HttpResponse {
+fn complete_error(response: &HttpResponse, method: &Method, observed: &Observed) -> HttpResponse {
     let bytes = response.body().bytes().unwrap_or_default();
     let found = std::str::from_utf8(&bytes).ok().and_then(error_body::read);
     let (code, message) = found.unwrap_or_else(|| ("InternalError".to_owned(), None));
     let mut refusal = match body_fault(&code, message.as_deref(), method, observed.notes()) {
         Some(code) => Refusal::new(code),
         None => Refusal {
-            message: message.map_or_else(|| usual(&code).map_or(code.clone(), |(_, text)| text.to_owned()), |m| m).into(),
+            message: message.unwrap_or_else(|| usual(&code).map_or(code.clone(), |(_, text)| text.to_owned())).into(),
             status: response.status(),
             code: code.into(),
-            headers: http::HeaderMap::new(),
+            headers: Box::default(),
         },
     };
-    refusal.headers = response.headers().clone();
+    *refusal.headers = response.headers().clone();
     refused(&refusal, method, observed)
 }
 
@@ -148,7 +160,7 @@ fn body_fault(code: &str, message: Option<&str>, method: &Method, notes: &Reques
 fn refused(refusal: &Refusal, method: &Method, observed: &Observed) -> HttpResponse {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = refusal.status;
-    response.headers_mut().extend(refusal.headers.clone());
+    response.headers_mut().extend(refusal.headers.as_ref().clone());
     response.headers_mut().remove(CONTENT_LENGTH);
     let bodiless = method == Method::HEAD || refusal.status == StatusCode::NOT_MODIFIED;
     if !bodiless {

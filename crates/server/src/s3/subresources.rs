@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn operations_that_are_not_offered_say_so() {
-        for operation in ["GetBucketPolicy", "PutBucketCors", "ListObjectVersions", "PutObjectAcl", "GetObjectTorrent"] {
+        for operation in ["GetBucketPolicy", "PutBucketCors", "ListObjectVersions", "PutObjectAcl", "GetObjectTorrent"]
+        {
             assert_eq!(check(operation, None).unwrap_err().status.as_u16(), 501, "{operation}");
         }
     }

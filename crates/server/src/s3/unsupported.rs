@@ -29,7 +29,9 @@ const NAMES: &[&str] = &[
 /// Refuses a request that asks for something we do not do.
 pub fn check(headers: &HeaderMap) -> Result<(), Refusal> {
     match headers.iter().find(|(name, value)| asks_too_much(name.as_str(), value)) {
-        Some((name, _)) => Err(Refusal::because("NotImplemented", format!("The header {name} is not implemented here"))),
+        Some((name, _)) => {
+            Err(Refusal::because("NotImplemented", format!("The header {name} is not implemented here")))
+        }
         None => Ok(()),
     }
 }

@@ -23,9 +23,18 @@ pub fn well_formed(xml: Bytes) -> Bytes {
     Bytes::from(safe)
 }
 
+/// Takes the quotes from the `ETag` of a document; alone among S3's answers, that of
+/// `GetObjectAttributes` has none.
+pub fn without_etag_quotes(xml: &Bytes) -> Bytes {
+    match std::str::from_utf8(xml) {
+        Ok(text) => Bytes::from(text.replace("<ETag>&quot;", "<ETag>").replace("&quot;</ETag>", "</ETag>")),
+        Err(_) => xml.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::well_formed;
+    use super::{well_formed, without_etag_quotes};
     use bytes::Bytes;
 
     fn rewritten(text: &'static str) -> String {
@@ -37,5 +46,11 @@ mod tests {
         assert_eq!(rewritten("<Key>a\tb\nc\u{ff01}</Key>"), "<Key>a\tb\nc\u{ff01}</Key>");
         assert_eq!(rewritten("<Key>a\rb</Key>"), "<Key>a&#xD;b</Key>");
         assert_eq!(rewritten("<Key>\u{1}</Key>"), "<Key>\u{fffd}</Key>");
+    }
+
+    #[test]
+    fn an_etag_loses_its_quotes() {
+        let xml = Bytes::from_static(b"<ETag>&quot;ab-2&quot;</ETag>");
+        assert_eq!(without_etag_quotes(&xml), "<ETag>ab-2</ETag>");
     }
 }

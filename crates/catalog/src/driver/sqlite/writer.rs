@@ -23,7 +23,7 @@ const GROUP_UNITS_MAX: usize = 256;
 
 type Outcome = Result<Vec<Answer>, Error>;
 
-struct Job {
+pub(super) struct Job {
     unit: Unit,
     reply: oneshot::Sender<Outcome>,
 }

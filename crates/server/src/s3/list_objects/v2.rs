@@ -1,4 +1,4 @@
-//! ListObjectsV2.
+//! `ListObjectsV2`.
 
 use s3o_model::listing::ListQuery;
 use s3s::dto::{EncodingType, ListObjectsV2Input, ListObjectsV2Output};

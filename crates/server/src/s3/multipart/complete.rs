@@ -1,4 +1,4 @@
-//! CompleteMultipartUpload and AbortMultipartUpload.
+//! `CompleteMultipartUpload` and `AbortMultipartUpload`.
 
 use http::HeaderMap;
 use s3o_engine::multipart::CompleteUpload;
@@ -94,11 +94,8 @@ mod tests {
 
     #[test]
     fn parts_need_a_number_and_an_etag() {
-        let whole = CompletedPart {
-            part_number: Some(1),
-            e_tag: Some(ETag::Strong("a".into())),
-            ..CompletedPart::default()
-        };
+        let whole =
+            CompletedPart { part_number: Some(1), e_tag: Some(ETag::Strong("a".into())), ..CompletedPart::default() };
         assert_eq!(listed(whole.clone()).unwrap()[0].number, 1);
         let nameless = CompletedPart { e_tag: None, ..whole.clone() };
         let numberless = CompletedPart { part_number: None, ..whole };

@@ -1,4 +1,4 @@
-//! CreateMultipartUpload.
+//! `CreateMultipartUpload`.
 
 use s3o_engine::multipart::CreateUpload;
 use s3o_model::checksum::{Algorithm, Coverage};
@@ -13,7 +13,10 @@ use crate::s3::refusal::Refusal;
 use crate::s3::{checksums, names};
 
 /// Opens an upload.
-pub async fn create(door: &Door, request: S3Request<CreateMultipartUploadInput>) -> Answer<CreateMultipartUploadOutput> {
+pub async fn create(
+    door: &Door,
+    request: S3Request<CreateMultipartUploadInput>,
+) -> Answer<CreateMultipartUploadOutput> {
     let mut input = request.input;
     let checksum = upload_checksum(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
     let create = CreateUpload {

@@ -1,4 +1,4 @@
-//! ListParts.
+//! `ListParts`.
 
 use s3o_model::multipart::Part as StoredPart;
 use s3s::dto::{ETag, ListPartsInput, ListPartsOutput, Part, StorageClass};

@@ -1,4 +1,4 @@
-//! ListMultipartUploads.
+//! `ListMultipartUploads`.
 
 use s3o_engine::multipart::{ListedUpload, UploadsQuery};
 use s3o_model::ids::UploadId;

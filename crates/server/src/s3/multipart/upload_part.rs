@@ -3,7 +3,9 @@
 use s3o_engine::multipart::{UploadPart, UploadPartCopy};
 use s3o_model::multipart::PART_NUMBER_MAX;
 use s3o_model::range::RangeSpec;
-use s3s::dto::{CopyPartResult, ETag, Range, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput};
+use s3s::dto::{
+    CopyPartResult, ETag, Range, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+};
 use s3s::{S3Request, S3Response};
 
 use super::upload_ref;

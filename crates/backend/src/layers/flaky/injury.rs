@@ -1,0 +1,52 @@
+//! How faults look to the caller and to the backend behind.
+
+use futures_util::{StreamExt, stream};
+
+use super::Fault;
+use crate::{BodyError, ByteStream, Error};
+
+pub(super) fn injected() -> Error {
+    Error::Away("injected: the call never arrived".to_owned())
+}
+
+pub(super) fn lost() -> Error {
+    Error::Unknown("injected: the answer was lost".to_owned())
+}
+
+/// Lets this many bytes through and then breaks.
+pub(super) fn cut(body: ByteStream, after_bytes: u64) -> ByteStream {
+    let start = (Some(body), after_bytes);
+    Box::pin(stream::unfold(start, |(body, left)| async move {
+        let mut body = body?;
+        if left == 0 {
+            return Some((Err(BodyError::Broken("injected: the stream was cut".to_owned())), (None, 0)));
+        }
+        let item = body.next().await?;
+        let item = item.map(|chunk| {
+            let length = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
+            chunk.slice(..length)
+        });
+        let passed = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        Some((item, (Some(body), left - passed)))
+    }))
+}
+
+/// A body that the fault breaks on the way in, and what the caller is told of it.
+pub(super) fn cut_in(fault: Option<Fault>, body: ByteStream) -> ByteStream {
+    match fault {
+        Some(Fault::Cut(after_bytes)) => cut(body, after_bytes),
+        Some(
+            Fault::Before | Fault::After | Fault::Delay(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage,
+        )
+        | None => body,
+    }
+}
+
+pub(super) fn told<T>(fault: Option<Fault>, answer: Result<T, Error>) -> Result<T, Error> {
+    match (fault, answer) {
+        (Some(Fault::After), _) => Err(lost()),
+        // It was the connection that broke, not the producer.
+        (Some(Fault::Cut(_)), Err(Error::Body(_))) => Err(Error::Away("injected: the connection broke".to_owned())),
+        (_, answer) => answer,
+    }
+}

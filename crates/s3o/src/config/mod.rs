@@ -1,0 +1,142 @@
+//! Configuration: what the file says becomes validated values, or a list of every fault with its
+//! path. Settings of parts that are not built yet are refused by name.
+
+mod faults;
+mod read;
+mod sections;
+mod units;
+mod yaml;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use s3o_backend::s3::S3Options;
+use s3o_model::backoff::Backoff;
+use s3o_model::names::{BackendName, BucketName};
+use s3o_server::s3::AccessKey;
+
+pub use faults::Faults;
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The S3 door.
+    pub server: Server,
+    /// The admin door.
+    pub admin: Admin,
+    /// The SQLite file.
+    pub database: PathBuf,
+    /// Who may do what; empty means that a key pair is made on the first start.
+    pub access_keys: Vec<AccessKey>,
+    /// Buckets that are created at start.
+    pub buckets: Vec<BucketName>,
+    /// Where bytes live.
+    pub backends: Vec<BackendConfig>,
+    /// How writes are announced.
+    pub intents: Intents,
+    /// How bytes are deleted.
+    pub cleanup: CleanupQueue,
+}
+
+/// The S3 door.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The region it says it is in.
+    pub region: String,
+    /// The largest object.
+    pub object_bytes_max: u64,
+    /// The domain for virtual-host style.
+    pub domain: Option<String>,
+}
+
+/// The admin door.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The token; `None` means that one is made on the first start.
+    pub token: Option<String>,
+}
+
+/// A backend.
+#[derive(Debug, Clone)]
+pub struct BackendConfig {
+    /// Its name.
+    pub name: BackendName,
+    /// What it may hold.
+    pub quota_bytes: Option<u64>,
+    /// What it is.
+    pub kind: BackendKind,
+}
+
+/// What a backend is.
+#[derive(Debug, Clone)]
+pub enum BackendKind {
+    /// A folder.
+    Fs {
+        /// Where it is.
+        root: PathBuf,
+    },
+    /// A bucket of an S3-compatible service.
+    S3(Box<S3Options>),
+}
+
+/// How writes are announced.
+#[derive(Debug, Clone, Copy)]
+pub struct Intents {
+    /// The length of a lease.
+    pub min_age: Duration,
+    /// How often the reaper looks.
+    pub reaper_tick: Duration,
+    /// How many writes it resolves at a time.
+    pub batch_size: usize,
+    /// How long a write whose answer was lost may still land.
+    pub late_write_window: Duration,
+}
+
+/// How bytes are deleted.
+#[derive(Debug, Clone, Copy)]
+pub struct CleanupQueue {
+    /// How often the queue is looked at without being woken.
+    pub interval: Duration,
+    /// How many rows are claimed at a time.
+    pub batch_size: usize,
+    /// How many rows that need care are worked on side by side.
+    pub concurrency: usize,
+    /// After how long a claim is free again.
+    pub claim_grace_period: Duration,
+    /// How long refused rows wait.
+    pub backoff: Backoff,
+    /// How long readers of joined content may go on after its deletion.
+    pub reader_grace: Duration,
+}
+
+impl Config {
+    /// What holds when nothing is configured: everything below one folder.
+    #[must_use]
+    pub fn embedded(data: &Path) -> Self {
+        let text = format!(
+            "database: {{url: {:?}}}\nbackends: [{{name: disk, kind: fs, root: {:?}}}]\n",
+            format!("sqlite:{}", data.join("catalog.db").display()),
+            data.join("disk").display().to_string(),
+        );
+        Self::parse(&text, |_| None).expect("the built-in configuration is valid")
+    }
+
+    /// Reads a configuration file.
+    pub fn load(path: &Path) -> Result<Self, Faults> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Faults::one("", format!("cannot read {}: {error}", path.display())))?;
+        Self::parse(&text, |name| std::env::var(name).ok())
+    }
+
+    fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Faults> {
+        sections::config(&yaml::parse(text, &variable)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

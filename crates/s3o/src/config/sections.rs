@@ -1,0 +1,227 @@
+//! The sections of the configuration, one function each, with their defaults.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use s3o_backend::s3::{PUT_BYTES_MAX, S3Options, Secret};
+use s3o_model::backoff::Backoff;
+use s3o_model::names::{BackendName, BucketName};
+use s3o_server::s3::{Access, AccessKey};
+use serde_json::Value;
+
+use super::faults::Faults;
+use super::read::Section;
+use super::{Admin, BackendConfig, BackendKind, CleanupQueue, Config, Intents, Server, units};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const TEBIBYTE: u64 = 1 << 40;
+
+/// Sections of parts that are not built yet.
+const NOT_BUILT: [&str; 16] = [
+    "redis",
+    "stale_multipart",
+    "expiry",
+    "lifecycle",
+    "replication",
+    "rebalance",
+    "reconcile",
+    "sweep",
+    "integrity",
+    "usage_flush",
+    "quota_audit",
+    "watchdog",
+    "circuit_breaker",
+    "cache",
+    "notifications",
+    "audit",
+];
+
+pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
+    let faults = RefCell::new(Faults::default());
+    let root = Section::new(String::new(), Some(tree), &faults);
+    let config = Config {
+        server: server(root.section("server")),
+        admin: admin(root.section("admin")),
+        database: database(root.section("database")),
+        access_keys: root.list("access_keys").into_iter().filter_map(access_key).collect(),
+        buckets: root.list("buckets").into_iter().filter_map(bucket).collect(),
+        backends: root.list("backends").into_iter().filter_map(backend).collect(),
+        intents: intents(root.section("write_path")),
+        cleanup: cleanup(root.section("cleanup_queue")),
+    };
+    let routing = root.section("routing");
+    routing.only("strategy", "pack");
+    routing.finish();
+    root.not_built(&NOT_BUILT);
+    check_backends(&root, &config);
+    check_keys(&root, &config);
+    root.finish();
+    let faults = faults.into_inner();
+    if faults.is_empty() { Ok(config) } else { Err(faults) }
+}
+
+fn check_backends(root: &Section<'_>, config: &Config) {
+    if config.backends.is_empty() {
+        root.fault("backends", "at least one backend is needed");
+    }
+    let mut names = BTreeSet::new();
+    for backend in &config.backends {
+        if !names.insert(&backend.name) {
+            root.fault("backends", format!("the name {} is used twice", backend.name));
+        }
+    }
+}
+
+fn check_keys(root: &Section<'_>, config: &Config) {
+    let mut ids = BTreeSet::new();
+    for key in &config.access_keys {
+        if !ids.insert(&key.access_key_id) {
+            root.fault("access_keys", format!("the access_key_id {} is used twice", key.access_key_id));
+        }
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is not an address such as 127.0.0.1:9000"))
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn server(section: Section<'_>) -> Server {
+    section.not_built(&["tls", "max_concurrent_requests"]);
+    let server = Server {
+        listen: section.read("listen", address).unwrap_or(local(9000)),
+        region: section.text("region").unwrap_or_else(|| "us-east-1".to_owned()),
+        object_bytes_max: section.read("max_object_size", units::size).unwrap_or(5 * TEBIBYTE),
+        domain: section.text("domain"),
+    };
+    section.finish();
+    server
+}
+
+fn admin(section: Section<'_>) -> Admin {
+    let listen = section.read("listen", address).unwrap_or(local(9001));
+    let admin = Admin { listen, token: section.read("token", not_empty) };
+    section.finish();
+    admin
+}
+
+fn database(section: Section<'_>) -> PathBuf {
+    let path = section.read("url", |url| match url.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => Ok(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
+        Some(("postgres" | "postgresql", _)) => Err("PostgreSQL is not built yet; use sqlite:PATH".to_owned()),
+        Some(_) | None => Err(format!("{url:?} is not a database such as sqlite:./s3o-data/catalog.db")),
+    });
+    section.finish();
+    path.unwrap_or_else(|| PathBuf::from("./s3o-data/catalog.db"))
+}
+
+fn not_empty(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+fn access(text: &str) -> Result<Access, String> {
+    match text {
+        "read_only" => Ok(Access::ReadOnly),
+        "read_write" => Ok(Access::ReadWrite),
+        "admin" => Ok(Access::Admin),
+        other => Err(format!("{other:?} is not one of read_only, read_write, admin")),
+    }
+}
+
+fn access_key(section: Section<'_>) -> Option<AccessKey> {
+    let id = section.required("access_key_id", not_empty);
+    let secret = section.required("secret_access_key", not_empty);
+    let granted = section.read("access", access).unwrap_or(Access::ReadWrite);
+    let buckets = section.texts("buckets");
+    section.finish();
+    Some(AccessKey { access_key_id: id?, secret: secret?, buckets, access: granted })
+}
+
+fn bucket(section: Section<'_>) -> Option<BucketName> {
+    let name = section.required("name", |text| text.parse().map_err(|e: s3o_model::names::InvalidName| e.to_string()));
+    section.only("dedup", "false");
+    section.not_built(&["default_ttl", "replication_factor"]);
+    section.finish();
+    name
+}
+
+fn backend(section: Section<'_>) -> Option<BackendConfig> {
+    let name = section.required("name", |text| text.parse::<BackendName>().map_err(|error| error.to_string()));
+    let quota_bytes = section.read("quota", units::size);
+    section.not_built(&["api_request_limit", "egress_byte_limit", "ingress_byte_limit", "max_object_size"]);
+    let kind = section.required("kind", |text| match text {
+        "fs" | "s3" => Ok(text.to_owned()),
+        other => Err(format!("{other:?} is not one of fs, s3")),
+    });
+    let kind = match kind.as_deref() {
+        Some("fs") => section.required("root", not_empty).map(|root| BackendKind::Fs { root: root.into() }),
+        Some(_) => s3_options(&section).map(|options| BackendKind::S3(Box::new(options))),
+        None => return None,
+    };
+    section.finish();
+    Some(BackendConfig { name: name?, quota_bytes, kind: kind? })
+}
+
+fn s3_options(section: &Section<'_>) -> Option<S3Options> {
+    let endpoint = section.required("endpoint", |text| match text.split_once("://") {
+        Some(("http" | "https", host)) if !host.is_empty() => Ok(text.trim_end_matches('/').to_owned()),
+        Some(_) | None => Err(format!("{text:?} is not a URL such as https://s3.example.com")),
+    });
+    let region = section.text("region").unwrap_or_else(|| "us-east-1".to_owned());
+    let bucket = section.required("bucket", not_empty);
+    let access_key_id = section.required("access_key_id", not_empty);
+    let secret = section.required("secret_access_key", not_empty);
+    let flag = |text: &str| text.parse().map_err(|_| format!("{text:?} is not true or false"));
+    let path_style = section.read("path_style", flag).unwrap_or(true);
+    let put_bytes_max = section.read("put_bytes_max", units::size).unwrap_or(PUT_BYTES_MAX);
+    Some(S3Options {
+        endpoint: endpoint?,
+        region,
+        bucket: bucket?,
+        access_key_id: access_key_id?,
+        secret_access_key: Secret::new(secret?),
+        path_style,
+        put_bytes_max,
+    })
+}
+
+fn intents(write_path: Section<'_>) -> Intents {
+    let section = write_path.section("pending_intents");
+    section.only("enabled", "true");
+    section.only("recovery", "rollback");
+    section.not_built(&["concurrency"]);
+    let intents = Intents {
+        min_age: section.duration("min_age", 5 * MINUTE),
+        reaper_tick: section.duration("reaper_tick", MINUTE),
+        batch_size: section.count("batch_size", 100),
+        late_write_window: section.duration("late_write_window", HOUR),
+    };
+    section.finish();
+    write_path.finish();
+    intents
+}
+
+fn cleanup(section: Section<'_>) -> CleanupQueue {
+    section.not_built(&["max_attempts", "multipart_stale_timeout"]);
+    let cleanup = CleanupQueue {
+        interval: section.duration("interval", MINUTE),
+        batch_size: section.count("batch_size", 1000).min(1000),
+        concurrency: section.count("concurrency", 8),
+        claim_grace_period: section.duration("claim_grace_period", 5 * MINUTE),
+        backoff: Backoff {
+            min: section.duration("backoff_min", 60 * SECOND),
+            max: section.duration("backoff_max", 24 * HOUR),
+        },
+        reader_grace: section.duration("reader_grace", MINUTE),
+    };
+    section.finish();
+    cleanup
+}

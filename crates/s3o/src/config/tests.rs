@@ -1,0 +1,67 @@
+//! What a configuration may say, and what it is told when it may not.
+
+use super::{BackendKind, Config};
+use std::path::Path;
+use std::time::Duration;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, |name| (name == "TOKEN").then(|| "t$1".to_owned())).map_err(|faults| faults.to_string())
+}
+
+const DISK: &str = "backends: [{name: disk, kind: fs, root: /tmp/x}]\n";
+
+#[test]
+fn the_embedded_configuration_keeps_everything_below_one_folder() {
+    let config = Config::embedded(Path::new("/srv/s3o data"));
+    assert_eq!(config.database, Path::new("/srv/s3o data/catalog.db"));
+    assert!(matches!(&config.backends[0].kind, BackendKind::Fs { root } if root == Path::new("/srv/s3o data/disk")));
+    assert_eq!(config.server.listen.port(), 9000);
+}
+
+#[test]
+fn defaults_are_those_of_the_reference() {
+    let config = parse(DISK).expect("valid");
+    assert_eq!(config.intents.min_age, Duration::from_secs(300));
+    assert_eq!(config.cleanup.batch_size, 1000);
+    assert_eq!(config.cleanup.backoff.max, Duration::from_secs(86_400));
+    assert_eq!(config.server.object_bytes_max, 5 << 40);
+}
+
+#[test]
+fn every_fault_is_told_with_its_path() {
+    let faults = parse(
+        "server: {listen: nowhere, colour: red}\n\
+         access_keys: [{access_key_id: a, access: root}]\n\
+         backends: [{name: Disk, kind: fs, root: x}, {name: b, kind: ftp}, {name: c, kind: s3}]\n\
+         cleanup_queue: {interval: soon}\n\
+         lifecycle: {interval: 1h}\n",
+    )
+    .expect_err("faulty");
+    for path in [
+        "server.listen: ",
+        "server.colour: is not a known setting",
+        "access_keys[0].secret_access_key: is required",
+        "access_keys[0].access: ",
+        "backends[0].name: ",
+        "backends[1].kind: ",
+        "backends[2].endpoint: is required",
+        "backends[2].bucket: is required",
+        "cleanup_queue.interval: ",
+        "lifecycle: is a setting of a part that is not built yet",
+    ] {
+        assert!(faults.contains(path), "{path} not in:\n{faults}");
+    }
+}
+
+#[test]
+fn names_are_used_once() {
+    let twice = "backends: [{name: a, kind: fs, root: x}, {name: a, kind: fs, root: y}]\n";
+    assert!(parse(twice).expect_err("twice").contains("used twice"));
+    assert!(parse("").expect_err("none").contains("at least one backend"));
+}
+
+#[test]
+fn variables_expand_in_values() {
+    let config = parse(&format!("admin: {{token: \"${{TOKEN}}\"}}\n{DISK}")).expect("valid");
+    assert_eq!(config.admin.token.as_deref(), Some("t$1"));
+}

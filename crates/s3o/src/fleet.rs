@@ -1,0 +1,68 @@
+//! The backends as configured, each in its layers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use s3o_backend::fleet::Fleet;
+use s3o_backend::fs::{Fs, FsOptions};
+use s3o_backend::layers::{IdleTimeout, Meter, Metered, Retry, RetryOptions};
+use s3o_backend::s3::S3;
+use s3o_backend::SharedBackend;
+use s3o_catalog::{Catalog, Identities as _, Quotas as _};
+use s3o_model::clock::Clock;
+use s3o_model::entropy::Entropy;
+use s3o_model::names::BackendName;
+
+use crate::cli::Failure;
+use crate::config::{BackendConfig, BackendKind};
+
+/// How long a backend may be silent while it is working for us.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// How old a look at a remote backend's identity may be; each look is a paid request.
+const REMOTE_IDENTITY_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// What backends are made with.
+pub struct Surroundings {
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Who counts their calls.
+    pub meter: Arc<dyn Meter>,
+}
+
+/// Opens the backends and their books.
+pub async fn open(backends: &[BackendConfig], catalog: &Catalog, around: &Surroundings) -> Result<Fleet, Failure> {
+    let mut opened = Vec::with_capacity(backends.len());
+    for config in backends {
+        opened.push(open_one(config, catalog, around).await?);
+        let booked = catalog.set_limit(&config.name, config.quota_bytes).await;
+        booked.map_err(|error| Failure::of("catalog", error))?;
+    }
+    Fleet::new(opened).map_err(|error| Failure::of("backends", error))
+}
+
+async fn open_one(config: &BackendConfig, catalog: &Catalog, around: &Surroundings) -> Result<SharedBackend, Failure> {
+    let known = catalog.known_backend(&config.name).await.map_err(|error| Failure::of("catalog", error))?;
+    let name = config.name.clone();
+    let bare: SharedBackend = match &config.kind {
+        // A root that the catalog knew and that is missing is an unmounted disk, not a new one.
+        BackendKind::Fs { root } => {
+            Arc::new(Fs::open(name, root.clone(), FsOptions { create: known.mark.is_none(), ..FsOptions::default() }))
+        }
+        BackendKind::S3(options) => {
+            let connected = S3::connect(name, options, Arc::clone(&around.clock), Arc::clone(&around.entropy));
+            Arc::new(connected.map_err(|error| Failure::of(config.name.as_str(), error))?)
+        }
+    };
+    let metered = Arc::new(Metered::new(bare, Arc::clone(&around.meter)));
+    let timed = Arc::new(IdleTimeout::new(metered, IDLE_MAX));
+    Ok(Arc::new(Retry::new(timed, RetryOptions::default(), Arc::clone(&around.entropy))))
+}
+
+/// How old a look at each backend's identity may be; folders are looked at every time.
+pub fn identity_ages(backends: &[BackendConfig]) -> HashMap<BackendName, Duration> {
+    let remote = backends.iter().filter(|config| matches!(config.kind, BackendKind::S3(_)));
+    remote.map(|config| (config.name.clone(), REMOTE_IDENTITY_AGE_MAX)).collect()
+}

@@ -1,0 +1,45 @@
+//! Writing a configuration to start from, and checking one.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+
+use crate::cli::{Failure, Init, Validate};
+use crate::config::Config;
+
+const TEMPLATE: &str = include_str!("template.yaml");
+
+/// Writes the commented configuration; a file that exists is kept.
+pub fn init(arguments: &Init) -> Result<(), Failure> {
+    let path = arguments.config.display().to_string();
+    let mut file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .open(&arguments.config)
+        .map_err(|error| Failure::of(&path, error))?;
+    file.write_all(TEMPLATE.as_bytes()).map_err(|error| Failure::of(&path, error))?;
+    println!("wrote {path}; start with: s3o serve --config {path}");
+    Ok(())
+}
+
+/// Checks a configuration.
+pub fn validate(arguments: &Validate) -> Result<(), Failure> {
+    let config = Config::load(&arguments.config)?;
+    let (keys, buckets, backends) = (config.access_keys.len(), config.buckets.len(), config.backends.len());
+    let path = arguments.config.display();
+    println!("{path} is valid: {backends} backends, {buckets} buckets, {keys} access keys");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn the_template_is_a_valid_configuration() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s3o.yaml");
+        std::fs::write(&path, super::TEMPLATE).expect("written");
+        let config = Config::load(&path).expect("valid");
+        assert_eq!(config.backends.len(), 1);
+    }
+}

@@ -1,0 +1,304 @@
+//! Serving: everything is opened, wired, run, and drained again.
+
+mod control;
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use s3o_backend::Fleet;
+use s3o_catalog::{Buckets as _, Catalog, Identities as _, Intents as _, Mode, Sqlite, SqliteOptions};
+use s3o_engine::{Engine, EngineParts, Settings};
+use s3o_model::clock::{Clock, SystemClock};
+use s3o_model::entropy::{Entropy, SystemEntropy};
+use s3o_model::ids::{IdSource, InstanceId};
+use s3o_server::admin::{self, AdminParts, AdminToken, MetricsPage};
+use s3o_server::middleware::{Observer, RequestMetrics};
+use s3o_server::s3::{self, Access, AccessKey, Keys, S3Options, SharedKeys};
+use s3o_server::listener;
+use s3o_workers::{
+    Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Runner, Scheduled,
+};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+
+use crate::cli::{Failure, Serve};
+use crate::config::Config;
+use crate::credentials::Credentials;
+use crate::fleet::{self, Surroundings};
+use crate::gauges::{BackendMeter, CatalogGauges};
+use crate::logging;
+use control::Controls;
+
+/// How long requests in flight may take to finish after a shutdown began.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// How often the marks on the backends are raised.
+const IDENTITY_INTERVAL: Duration = Duration::from_secs(3600);
+/// How often a backend that was not reached yet is tried again.
+const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Serves until it is told to stop.
+pub fn run(arguments: &Serve) -> Result<(), Failure> {
+    let mut config = match &arguments.config {
+        Some(path) => Config::load(path)?,
+        None => Config::embedded(&arguments.data),
+    };
+    config.server.listen = arguments.listen.unwrap_or(config.server.listen);
+    config.admin.listen = arguments.admin_listen.unwrap_or(config.admin.listen);
+    logging::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;
+    runtime.block_on(serve(config, &arguments.data, stop_signal()))
+}
+
+/// Completes when the process is asked to stop.
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::error!("signals cannot be received, stop the process by force");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// What everything is made with.
+struct Ground {
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    ids: IdSource,
+    instance: InstanceId,
+    cleanup_bell: Arc<Notify>,
+    registry: Arc<Mutex<Registry>>,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
+        let instance = InstanceId::new(ids.fresh());
+        let registry = Arc::new(Mutex::new(Registry::with_prefix("s3o")));
+        Self { clock, entropy, ids, instance, cleanup_bell: Arc::default(), registry }
+    }
+
+    fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
+        register(&mut self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+async fn serve(mut config: Config, data: &Path, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+    let ground = Ground::new();
+    let catalog = open_catalog(&config.database, &ground).await?;
+    let first_start = complete_credentials(&mut config, data, ground.entropy.as_ref())?;
+    let fleet = open_fleet(&config, &catalog, &ground).await?;
+    let s3_socket = bind(config.server.listen).await?;
+    let admin_socket = bind(config.admin.listen).await?;
+    let identity = open_identity(&config, &catalog, &fleet, &ground).await?;
+    identity.attach().await.map_err(|error| Failure::of("backends", error))?;
+    let engine = open_engine(&config, &catalog, &fleet, &ground);
+    for bucket in &config.buckets {
+        catalog.create_bucket(bucket).await.map_err(|error| Failure::of("catalog", error))?;
+    }
+    let runner = open_runner(&config, &catalog, &fleet, &identity, &ground);
+    let observer = ground.with_registry(|registry| {
+        runner.register(registry);
+        Observer::new(RequestMetrics::register(registry), Arc::clone(&ground.entropy))
+    });
+    let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, Arc::clone(&catalog)));
+    let controls = Arc::new(Controls { runner: Arc::clone(&runner), identity: Arc::clone(&identity), fleet });
+    let router = admin::router(AdminParts {
+        token: AdminToken::new(config.admin.token.as_deref().unwrap_or_default()),
+        readiness: controls.clone(),
+        metrics: MetricsPage { registry: Arc::clone(&ground.registry), refresh: Arc::new(gauges) },
+        workers: controls.clone(),
+        backends: controls,
+    });
+    let keys = SharedKeys::new(config.access_keys.iter().cloned().collect::<Keys>());
+    let options = S3Options { region: config.server.region.clone(), domain: config.server.domain.clone() };
+    let door = s3::service(Arc::new(engine.clone()), keys, options, observer);
+
+    greet(&config, first_start, (&s3_socket, &admin_socket), data);
+    let (stopping, stopped) = watch::channel(false);
+    let upkeep = tokio::spawn(upkeep(engine.clone(), Arc::clone(&identity)));
+    let workers = tokio::spawn(runner.serve(stopped.clone()));
+    let s3 = tokio::spawn(listener::serve(s3_socket, door, told(stopped.clone()), DRAIN_MAX));
+    let admin =
+        tokio::spawn(listener::serve(admin_socket, listener::router_service(router), told(stopped), DRAIN_MAX));
+    stop.await;
+    tracing::info!("stopping: requests in flight are finished first");
+    stopping.send_replace(true);
+    for task in [s3, admin, workers] {
+        task.await.map_err(|error| Failure::of("stopping", error))?;
+    }
+    if tokio::time::timeout(DRAIN_MAX, engine.tasks().drained()).await.is_err() {
+        tracing::warn!(tasks = engine.tasks().count(), "work left to the next start");
+    }
+    upkeep.abort();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// What goes on beside requests and workers, for as long as the process lives.
+async fn upkeep(engine: Engine, identity: Arc<Identity>) {
+    tokio::join!(engine.keep_leases(), attach_until_all(&identity));
+}
+
+async fn attach_until_all(identity: &Identity) {
+    loop {
+        match identity.attach().await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "backends not attached"),
+        }
+        tokio::time::sleep(ATTACH_INTERVAL).await;
+    }
+}
+
+async fn told(mut stopped: watch::Receiver<bool>) {
+    // A sender that went away is a stop, too.
+    stopped.wait_for(|stop| *stop).await.map(drop).unwrap_or_default();
+}
+
+async fn bind(address: std::net::SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| Failure::of(&format!("cannot listen on {address}"), error))
+}
+
+async fn open_catalog(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::of(&folder.display().to_string(), error))?;
+    }
+    let options = SqliteOptions { path: path.to_owned(), mode: Mode::Threaded, clock: Arc::clone(&ground.clock) };
+    let opened = Sqlite::open(&options);
+    let driver = opened.map_err(|error| Failure::of(&format!("catalog {}", path.display()), error))?;
+    let catalog = Arc::new(Catalog::new(Arc::new(driver)));
+    // One process owns this file: whoever held leases and claims before is dead.
+    catalog.take_over().await.map_err(|error| Failure::of("catalog", error))?;
+    Ok(catalog)
+}
+
+async fn open_fleet(config: &Config, catalog: &Catalog, ground: &Ground) -> Result<Arc<Fleet>, Failure> {
+    let around = Surroundings {
+        clock: Arc::clone(&ground.clock),
+        entropy: Arc::clone(&ground.entropy),
+        meter: Arc::new(ground.with_registry(BackendMeter::register)),
+    };
+    Ok(Arc::new(fleet::open(&config.backends, catalog, &around).await?))
+}
+
+async fn open_identity(
+    config: &Config,
+    catalog: &Arc<Catalog>,
+    fleet: &Arc<Fleet>,
+    ground: &Ground,
+) -> Result<Arc<Identity>, Failure> {
+    let fresh = ground.ids.fresh().as_simple().to_string();
+    let cluster = catalog.cluster_id(&fresh).await.map_err(|error| Failure::of("catalog", error))?;
+    Ok(Arc::new(Identity::new(IdentityParts {
+        identities: catalog.clone(),
+        fleet: Arc::clone(fleet),
+        ids: ground.ids.clone(),
+        clock: Arc::clone(&ground.clock),
+        cluster,
+        max_age: fleet::identity_ages(&config.backends),
+    })))
+}
+
+fn open_engine(config: &Config, catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, ground: &Ground) -> Engine {
+    Engine::new(EngineParts {
+        catalog: Arc::clone(catalog),
+        fleet: Arc::clone(fleet),
+        ids: ground.ids.clone(),
+        clock: Arc::clone(&ground.clock),
+        instance: ground.instance,
+        settings: Settings {
+            lease: config.intents.min_age,
+            late_write_window: config.intents.late_write_window,
+            object_bytes_max: config.server.object_bytes_max,
+        },
+        cleanup_bell: Arc::clone(&ground.cleanup_bell),
+    })
+}
+
+fn open_runner(
+    config: &Config,
+    catalog: &Arc<Catalog>,
+    fleet: &Arc<Fleet>,
+    identity: &Arc<Identity>,
+    ground: &Ground,
+) -> Arc<Runner> {
+    let cleanup = Cleanup {
+        cleanups: catalog.clone(),
+        contents: catalog.clone(),
+        fleet: Arc::clone(fleet),
+        identity: Arc::clone(identity),
+        ids: ground.ids.clone(),
+        instance: ground.instance,
+        clock: Arc::clone(&ground.clock),
+        entropy: Arc::clone(&ground.entropy),
+        settings: CleanupSettings {
+            batch_size: config.cleanup.batch_size,
+            concurrency: config.cleanup.concurrency,
+            claim_grace_period: config.cleanup.claim_grace_period,
+            reader_grace: config.cleanup.reader_grace,
+            backoff: config.cleanup.backoff,
+        },
+    };
+    let reaper = PendingReaper {
+        intents: catalog.clone(),
+        ids: ground.ids.clone(),
+        settings: ReaperSettings {
+            batch_size: config.intents.batch_size,
+            late_write_window: config.intents.late_write_window,
+        },
+        cleanup_bell: Arc::clone(&ground.cleanup_bell),
+    };
+    let bell = Some(Arc::clone(&ground.cleanup_bell));
+    let workers = vec![
+        Scheduled { worker: Arc::new(cleanup), interval: config.cleanup.interval, bell },
+        Scheduled { worker: Arc::new(reaper), interval: config.intents.reaper_tick, bell: None },
+        Scheduled { worker: identity.clone(), interval: IDENTITY_INTERVAL, bell: None },
+    ];
+    Arc::new(Runner::new(workers, Arc::clone(&ground.clock), Arc::clone(&ground.entropy)))
+}
+
+/// Fills in the key pair and the token that the configuration leaves out; says whether it did.
+fn complete_credentials(config: &mut Config, data: &Path, entropy: &dyn Entropy) -> Result<Option<Credentials>, Failure> {
+    if !config.access_keys.is_empty() && config.admin.token.is_some() {
+        return Ok(None);
+    }
+    std::fs::create_dir_all(data).map_err(|error| Failure::of(&data.display().to_string(), error))?;
+    let made = Credentials::load_or_create(data, entropy)?;
+    config.admin.token.get_or_insert_with(|| made.admin_token.clone());
+    if config.access_keys.is_empty() {
+        config.access_keys.push(AccessKey {
+            access_key_id: made.access_key_id.clone(),
+            secret: made.secret_access_key.clone(),
+            buckets: Vec::new(),
+            access: Access::Admin,
+        });
+    }
+    Ok(Some(made))
+}
+
+/// Tells people how to connect.
+fn greet(config: &Config, made: Option<Credentials>, sockets: (&TcpListener, &TcpListener), data: &Path) {
+    let address = |socket: &TcpListener, configured| socket.local_addr().unwrap_or(configured);
+    let s3 = address(sockets.0, config.server.listen);
+    let admin = address(sockets.1, config.admin.listen);
+    println!("s3o serves S3 on http://{s3} and its admin API on http://{admin}");
+    if let Some(made) = made {
+        let kept = Credentials::path(data);
+        println!("\n  export AWS_ACCESS_KEY_ID={}", made.access_key_id);
+        println!("  export AWS_SECRET_ACCESS_KEY={}", made.secret_access_key);
+        println!("  export AWS_ENDPOINT_URL=http://{s3} AWS_REGION={}", config.server.region);
+        println!("  aws s3 mb s3://photos && aws s3 ls");
+        println!("\n  S3O_ADMIN_URL=http://{admin} S3O_ADMIN_TOKEN={}", made.admin_token);
+        println!("\nkept in {} for the next start", kept.display());
+    }
+}

@@ -1,0 +1,44 @@
+//! What the admin door may ask of the rest.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use s3o_backend::Fleet;
+use s3o_server::admin::{AcceptError, BackendControl, Readiness, WorkerControl};
+use s3o_workers::{Error, Identity, Runner};
+
+/// The parts that the admin door acts upon.
+pub struct Controls {
+    /// The workers.
+    pub runner: Arc<Runner>,
+    /// The identities of the backends.
+    pub identity: Arc<Identity>,
+    /// The backends.
+    pub fleet: Arc<Fleet>,
+}
+
+#[async_trait]
+impl Readiness for Controls {
+    /// Ready means that a write has somewhere to go.
+    async fn ready(&self) -> bool {
+        self.fleet.views().iter().any(|view| view.writable)
+    }
+}
+
+#[async_trait]
+impl WorkerControl for Controls {
+    async fn run(&self, name: &str) -> Option<serde_json::Value> {
+        let report = self.runner.run_now(name).await?;
+        Some(serde_json::to_value(report).expect("a report always serialises"))
+    }
+}
+
+#[async_trait]
+impl BackendControl for Controls {
+    async fn accept(&self, name: &str) -> Result<(), AcceptError> {
+        self.identity.accept(name).await.map_err(|error| match error {
+            Error::NoSuchBackend(_) => AcceptError::NotFound,
+            Error::Backend { .. } | Error::Catalog(_) => AcceptError::Away(error.to_string()),
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! Keeps `aws-chunked` bodies from filling memory.
+//!
+//! The protocol library reads each chunk whole before it passes it on, and some SDKs send an object
+//! as one unsigned chunk. Unsigned chunks are cut as they arrive; signed ones must stay as they
+//! are, so large ones are refused.
+
+use bytes::{Buf as _, Bytes};
+use futures_util::{StreamExt as _, stream};
+use http::HeaderMap;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use s3s::Body;
+
+use crate::BoxError;
+
+/// The largest signed chunk; SDKs send at most one mebibyte.
+const SIGNED_CHUNK_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The longest line before a chunk.
+const LINE_BYTES_MAX: usize = 1024;
+
+/// Reframes a chunked body; other bodies pass untouched.
+pub fn bounded(headers: &HeaderMap, body: Body) -> Body {
+    let Some(kind) = Kind::of(headers) else { return body };
+    let mut framing = Framing::new(kind);
+    let frames = body.flat_map(move |item| {
+        let pieces: Vec<Result<Frame<Bytes>, BoxError>> = match item.and_then(|bytes| framing.feed(bytes)) {
+            Ok(pieces) => pieces.into_iter().map(|piece| Ok(Frame::data(piece))).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        stream::iter(pieces)
+    });
+    Body::http_body_unsync(StreamBody::new(frames))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Signed,
+    Unsigned,
+}
+
+impl Kind {
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        match headers.get("x-amz-content-sha256")?.as_bytes() {
+            b"STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Some(Self::Unsigned),
+            value if value.starts_with(b"STREAMING-") => Some(Self::Signed),
+            _ => None,
+        }
+    }
+}
+
+enum State {
+    Line(Vec<u8>),
+    Chunk(u64),
+    ChunkEnd(&'static [u8]),
+    /// Behind the last chunk, or behind something the library will refuse.
+    Rest,
+}
+
+struct Framing {
+    kind: Kind,
+    state: State,
+}
+
+impl Framing {
+    fn new(kind: Kind) -> Self {
+        Self { kind, state: State::Line(Vec::new()) }
+    }
+
+    fn feed(&mut self, mut input: Bytes) -> Result<Vec<Bytes>, BoxError> {
+        let mut output = Vec::new();
+        while input.has_remaining() {
+            match &mut self.state {
+                State::Line(line) => {
+                    let end = input.iter().position(|byte| *byte == b'\n').map_or(input.len(), |at| at + 1);
+                    line.extend_from_slice(&input.split_to(end));
+                    if line.ends_with(b"\n") || line.len() > LINE_BYTES_MAX {
+                        let line = std::mem::take(line);
+                        self.begin_chunk(line, &mut output)?;
+                    }
+                }
+                State::Chunk(remaining) => {
+                    let length = usize::try_from(*remaining).unwrap_or(usize::MAX).min(input.len());
+                    *remaining -= length as u64;
+                    let ended = *remaining == 0;
+                    self.pass_piece(input.split_to(length), &mut output);
+                    if ended {
+                        self.state = State::ChunkEnd(b"\r\n");
+                    }
+                }
+                State::ChunkEnd(expected) => {
+                    let byte = input.split_to(1);
+                    if byte[0] != expected[0] {
+                        return Err(malformed());
+                    }
+                    *expected = &expected[1..];
+                    if expected.is_empty() {
+                        self.state = State::Line(Vec::new());
+                    }
+                    if self.kind == Kind::Signed {
+                        output.push(byte);
+                    }
+                }
+                State::Rest => output.push(input.split_to(input.len())),
+            }
+        }
+        Ok(output)
+    }
+
+    fn begin_chunk(&mut self, line: Vec<u8>, output: &mut Vec<Bytes>) -> Result<(), BoxError> {
+        let size = chunk_size(&line);
+        self.state = match size {
+            Some(size) if size > SIGNED_CHUNK_BYTES_MAX && self.kind == Kind::Signed => return Err(malformed()),
+            Some(size) if size > 0 => State::Chunk(size),
+            Some(_) | None => State::Rest,
+        };
+        let announced_anew = self.kind == Kind::Unsigned && matches!(self.state, State::Chunk(_));
+        if !announced_anew {
+            output.push(Bytes::from(line));
+        }
+        Ok(())
+    }
+
+    fn pass_piece(&self, piece: Bytes, output: &mut Vec<Bytes>) {
+        match self.kind {
+            Kind::Signed => output.push(piece),
+            Kind::Unsigned => {
+                output.push(Bytes::from(format!("{:x}\r\n", piece.len())));
+                output.push(piece);
+                output.push(Bytes::from_static(b"\r\n"));
+            }
+        }
+    }
+}
+
+fn malformed() -> BoxError {
+    // The same word that the library uses, so that both are answered alike.
+    "aws-chunked: FormatError".into()
+}
+
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let line = line.strip_suffix(b"\n")?;
+    let digits = line.split(|byte| matches!(byte, b';' | b'\r')).next()?;
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Framing, Kind};
+    use bytes::Bytes;
+
+    fn run(kind: Kind, pieces: &[&'static str]) -> Option<String> {
+        let mut framing = Framing::new(kind);
+        let mut output = Vec::new();
+        for piece in pieces {
+            output.extend(framing.feed(Bytes::from_static(piece.as_bytes())).ok()?);
+        }
+        Some(output.iter().map(|piece| std::str::from_utf8(piece).unwrap()).collect())
+    }
+
+    #[test]
+    fn unsigned_chunks_are_cut_where_they_arrive() {
+        let cut = run(Kind::Unsigned, &["a\r", "\n01234", "56789\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n", "\r\n"]);
+        assert_eq!(cut.unwrap(), "5\r\n01234\r\n5\r\n56789\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n");
+    }
+
+    #[test]
+    fn signed_chunks_pass_as_they_are() {
+        let body = "5;chunk-signature=ab\r\n01234\r\n0;chunk-signature=cd\r\n\r\n";
+        assert_eq!(run(Kind::Signed, &[body]).unwrap(), body);
+        assert_eq!(run(Kind::Signed, &[&body[..9], &body[9..24], &body[24..]]).unwrap(), body);
+        assert_eq!(run(Kind::Signed, &["1000001;chunk-signature=ab\r\n"]), None);
+        assert!(run(Kind::Unsigned, &["1000001\r\n"]).is_some());
+    }
+
+    #[test]
+    fn nonsense_is_left_to_the_library_or_refused() {
+        assert_eq!(run(Kind::Unsigned, &["zz\r\nabc"]).unwrap(), "zz\r\nabc");
+        assert_eq!(run(Kind::Unsigned, &["2\r\nabXX"]), None);
+    }
+}

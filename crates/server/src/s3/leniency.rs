@@ -1,0 +1,116 @@
+//! Reads with headers that S3 ignores and the protocol library refuses.
+//!
+//! Several ranges, ranges that make no sense and dates that are none count as if they were not
+//! there. They may be signed, so they can only be dropped once the signature has been checked:
+//! such a request takes a second way through the library, without them and without its signature.
+
+use async_trait::async_trait;
+use http::header::{AUTHORIZATION, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
+use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri};
+use s3s::dto::{Range, Timestamp, TimestampFormat};
+use s3s::route::S3Route;
+use s3s::service::S3Service;
+use s3s::{Body, S3Request, S3Response, S3Result};
+
+use super::refusal::Refusal;
+use super::signed_headers;
+
+/// The access key whose signature on a request was checked before.
+#[derive(Clone)]
+pub struct Vouched(pub String);
+
+/// Takes reads with headers to ignore, and sends them on without.
+pub struct Leniency {
+    /// The same door; it believes in [`Vouched`] instead of a signature.
+    pub behind: S3Service,
+}
+
+#[async_trait]
+impl S3Route for Leniency {
+    fn is_match(&self, method: &Method, _: &Uri, headers: &HeaderMap, _: &mut Extensions) -> bool {
+        matches!(*method, Method::GET | Method::HEAD) && ignored(headers).next().is_some()
+    }
+
+    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        signed_headers::check(&request.uri, &request.headers)?;
+        let credentials = request.credentials.ok_or_else(|| Refusal::new("AccessDenied"))?;
+        let mut again = Request::new(request.input);
+        *again.method_mut() = request.method;
+        *again.uri_mut() = without_signature(&request.uri)?;
+        *again.headers_mut() = without_ignored(request.headers);
+        *again.extensions_mut() = request.extensions;
+        again.extensions_mut().insert(Vouched(credentials.access_key));
+        let response = self.behind.call(again).await.map_err(|_| Refusal::new("InternalError"))?;
+        let (parts, body) = response.into_parts();
+        let status = Some(parts.status);
+        Ok(S3Response { output: body, status, headers: parts.headers, extensions: parts.extensions })
+    }
+}
+
+/// The headers of a read that count as if they were not there.
+fn ignored(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    let is_range = |text: &str| Range::parse(text).is_ok();
+    let is_date = |text: &str| Timestamp::parse(TimestampFormat::HttpDate, text).is_ok();
+    let senseless = |name: &HeaderName, makes_sense: &dyn Fn(&str) -> bool| {
+        headers.get(name).is_some_and(|value| !value.is_empty() && !value.to_str().is_ok_and(makes_sense))
+    };
+    let found = [
+        (RANGE, senseless(&RANGE, &is_range)),
+        (IF_MODIFIED_SINCE, senseless(&IF_MODIFIED_SINCE, &is_date)),
+        (IF_UNMODIFIED_SINCE, senseless(&IF_UNMODIFIED_SINCE, &is_date)),
+    ];
+    found.into_iter().filter_map(|(name, senseless)| senseless.then_some(name))
+}
+
+fn without_ignored(mut headers: HeaderMap) -> HeaderMap {
+    let names: Vec<_> = ignored(&headers).chain([AUTHORIZATION]).collect();
+    for name in names {
+        headers.remove(name);
+    }
+    headers
+}
+
+fn without_signature(uri: &Uri) -> Result<Uri, Refusal> {
+    let Some(query) = uri.query() else { return Ok(uri.clone()) };
+    let kept: Vec<_> = query.split('&').filter(|pair| !pair.starts_with("X-Amz-Signature=")).collect();
+    let text = format!("{}?{}", uri.path(), kept.join("&"));
+    text.parse().map_err(|_| Refusal::new("InvalidURI"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ignored, without_ignored, without_signature};
+    use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+    fn headers(name: &'static str, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn only_what_makes_no_sense_is_ignored() {
+        for (name, value) in [
+            ("range", "bytes=5-2"),
+            ("range", "bytes=0-1,4-5"),
+            ("range", "lines=1-2"),
+            ("if-modified-since", "yesterday"),
+            ("if-unmodified-since", "0"),
+        ] {
+            assert_eq!(ignored(&headers(name, value)).count(), 1, "{name}: {value}");
+            assert!(without_ignored(headers(name, value)).is_empty());
+        }
+        for (name, value) in [
+            ("range", "bytes=0-1"),
+            ("range", "bytes=-5"),
+            ("if-modified-since", "Thu, 01 Jan 1970 00:00:00 GMT"),
+            ("if-match", "x"),
+        ] {
+            assert_eq!(ignored(&headers(name, value)).count(), 0, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn the_second_way_has_no_signature() {
+        let uri = Uri::from_static("/b/k%20?X-Amz-Date=d&X-Amz-Signature=s&partNumber=1");
+        assert_eq!(without_signature(&uri).unwrap(), "/b/k%20?X-Amz-Date=d&partNumber=1");
+    }
+}

@@ -1,0 +1,128 @@
+//! Deletes bytes that no row refers to any more.
+//!
+//! One lane per backend: what one backend does not answer keeps nobody else waiting. Every key is
+//! settled by its own answer.
+
+mod attempt;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use s3o_backend::SharedBackend;
+use s3o_backend::fleet::Fleet;
+use s3o_catalog::{Cleanups, Contents, Settlement};
+use s3o_model::backoff::Backoff;
+use s3o_model::claim::Claimant;
+use s3o_model::cleanup::judge;
+use s3o_model::clock::Clock;
+use s3o_model::entropy::Entropy;
+use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
+
+use crate::identity::Identity;
+use crate::{Error, Report, Worker};
+
+/// How long condemned content is remembered.
+const CONDEMNED_KEPT: Duration = Duration::from_secs(3600);
+/// How long the answer of a finished Complete is remembered.
+const ANSWER_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// How many bounded steps of expansion one tick does.
+const STEPS_MAX: usize = 16;
+
+/// How cleanup works.
+#[derive(Debug, Clone, Copy)]
+pub struct CleanupSettings {
+    /// How many rows one tick claims per backend.
+    pub batch_size: usize,
+    /// How many rows that need care are worked on side by side.
+    pub concurrency: usize,
+    /// After how long a claim is free again.
+    pub claim_grace_period: Duration,
+    /// How long readers of joined content may go on after its deletion.
+    pub reader_grace: Duration,
+    /// How long refused rows wait.
+    pub backoff: Backoff,
+}
+
+/// Deletes bytes that no row refers to any more.
+pub struct Cleanup {
+    /// The queue.
+    pub cleanups: Arc<dyn Cleanups>,
+    /// What is to be expanded into the queue.
+    pub contents: Arc<dyn Contents>,
+    /// The backends.
+    pub fleet: Arc<Fleet>,
+    /// Whether the backends still are who they were.
+    pub identity: Arc<Identity>,
+    /// Where tokens come from.
+    pub ids: IdSource,
+    /// This process.
+    pub instance: InstanceId,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Spreads retries.
+    pub entropy: Arc<dyn Entropy>,
+    /// How it works.
+    pub settings: CleanupSettings,
+}
+
+#[async_trait]
+impl Worker for Cleanup {
+    fn name(&self) -> &'static str {
+        "cleanup"
+    }
+
+    async fn tick(&self) -> Result<Report, Error> {
+        let mut report = Report::default();
+        let freed = self.cleanups.free_stale_claims(self.settings.claim_grace_period).await?;
+        report.count("recovered", freed.len() as u64);
+        let expanded = self.expand().await?;
+        let mut more = expanded;
+        for backend in self.fleet.backends() {
+            more |= self.lane(backend, &mut report).await?;
+        }
+        report.more = more;
+        Ok(report)
+    }
+}
+
+impl Cleanup {
+    /// Turns what was closed or condemned as a whole into rows of the queue; says whether a bound
+    /// was met before everything was done.
+    async fn expand(&self) -> Result<bool, Error> {
+        let mut steps = 0;
+        while steps < STEPS_MAX && self.contents.expand_closed_upload().await? {
+            steps += 1;
+        }
+        while steps < STEPS_MAX && self.contents.expand_joined(self.settings.reader_grace).await? {
+            steps += 1;
+        }
+        self.contents.forget_closed_uploads(ANSWER_KEPT).await?;
+        self.contents.forget_condemned(CONDEMNED_KEPT).await?;
+        Ok(steps == STEPS_MAX)
+    }
+
+    /// One batch of one backend; says whether the batch was full.
+    async fn lane(&self, backend: &SharedBackend, report: &mut Report) -> Result<bool, Error> {
+        if !self.identity.permits(backend).await? {
+            return Ok(false);
+        }
+        let claimant = Claimant { instance: self.instance, token: ClaimToken::new(self.ids.fresh()) };
+        let claimed = self.cleanups.claim_cleanups(backend.name(), self.settings.batch_size, &claimant).await?;
+        if claimed.is_empty() {
+            return Ok(false);
+        }
+        let attempts = attempt::all(backend.as_ref(), &claimed, self.settings.concurrency).await;
+        let now = self.clock.now();
+        let mut settlements = Vec::with_capacity(claimed.len());
+        for (cleanup, attempt) in claimed.iter().zip(attempts) {
+            let outcome = judge(cleanup, attempt, now, &self.settings.backoff, self.entropy.next_unit());
+            report.count(outcome.as_str(), 1);
+            settlements.push(Settlement { id: cleanup.id, outcome });
+        }
+        let settled = self.cleanups.settle_cleanups(claimant.token, &settlements).await?;
+        report.count("stale", (settlements.len() - settled) as u64);
+        let progress = settlements.iter().any(|settlement| settlement.outcome.is_done());
+        Ok(progress && claimed.len() >= self.settings.batch_size)
+    }
+}

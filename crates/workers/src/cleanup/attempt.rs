@@ -1,0 +1,87 @@
+//! One attempt at claimed cleanups: plain rows in one batch call, the rest one by one.
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use s3o_backend::{Backend, DeleteAnswer, Doomed, Probe};
+use s3o_model::cleanup::{Attempt, BackendUpload, Cleanup};
+
+/// What became of each cleanup, in their order.
+pub(super) async fn all(backend: &dyn Backend, claimed: &[Cleanup], concurrency: usize) -> Vec<Attempt> {
+    let (plain, careful): (Vec<_>, Vec<_>) = claimed.iter().enumerate().partition(|(_, row)| is_plain(row));
+    let mut attempts = vec![Attempt::Unknown("no answer for this key".to_owned()); claimed.len()];
+    if !plain.is_empty() {
+        let keys: Vec<Doomed> = plain.iter().map(|(_, row)| doomed(row)).collect();
+        // A store that answers for fewer keys than it was asked leaves the rest unknown.
+        for ((position, _), answer) in plain.iter().zip(backend.delete_batch(&keys).await) {
+            attempts[*position] = attempt_of(answer);
+        }
+    }
+    let work: Vec<_> = careful.into_iter().map(|(position, row)| numbered(position, backend, row)).collect();
+    let done: Vec<_> = futures_util::stream::iter(work).buffer_unordered(concurrency.max(1)).collect().await;
+    for (position, attempt) in done {
+        attempts[position] = attempt;
+    }
+    attempts
+}
+
+fn numbered<'a>(position: usize, backend: &'a dyn Backend, row: &'a Cleanup) -> BoxFuture<'a, (usize, Attempt)> {
+    Box::pin(async move { (position, one_by_one(backend, row).await) })
+}
+
+/// A plain row names bytes that were there; nothing else can appear under its key.
+fn is_plain(cleanup: &Cleanup) -> bool {
+    cleanup.absent_ok_after.is_none() && cleanup.upload == BackendUpload::None
+}
+
+fn doomed(cleanup: &Cleanup) -> Doomed {
+    Doomed { key: cleanup.physical_key.clone(), version_id: cleanup.backend_version.clone() }
+}
+
+fn attempt_of(answer: DeleteAnswer) -> Attempt {
+    match answer {
+        DeleteAnswer::Deleted => Attempt::Deleted,
+        DeleteAnswer::Absent => Attempt::Absent,
+        DeleteAnswer::Away(_) => Attempt::Away,
+        DeleteAnswer::Unknown(why) => Attempt::Unknown(why),
+        DeleteAnswer::Refused(why) => Attempt::Refused(why),
+    }
+}
+
+/// A row whose write had an unknown end: unfinished uploads go first, then what is really there.
+async fn one_by_one(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
+    if let Err(attempt) = abort_uploads(backend, cleanup).await {
+        return attempt;
+    }
+    match backend.probe(&cleanup.physical_key).await {
+        Probe::Unknown(why) => Attempt::Unknown(why),
+        Probe::Present(_) => delete_one(backend, cleanup).await,
+        // Deleting also removes what an unfinished write left beside the key.
+        Probe::Absent => match delete_one(backend, cleanup).await {
+            Attempt::Deleted | Attempt::Absent => Attempt::Absent,
+            other => other,
+        },
+    }
+}
+
+async fn delete_one(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
+    let answer = backend.delete_batch(&[doomed(cleanup)]).await.into_iter().next();
+    answer.map_or_else(|| Attempt::Unknown("no answer for this key".to_owned()), attempt_of)
+}
+
+async fn abort_uploads(backend: &dyn Backend, cleanup: &Cleanup) -> Result<(), Attempt> {
+    let key = &cleanup.physical_key;
+    let uploads = match &cleanup.upload {
+        BackendUpload::None => Vec::new(),
+        BackendUpload::Started(id) => vec![id.clone()],
+        BackendUpload::Starting => {
+            backend.uploads_of(key).await.map_err(|error| Attempt::Unknown(error.to_string()))?
+        }
+    };
+    for upload in uploads {
+        match attempt_of(backend.abort_upload(key, &upload).await) {
+            Attempt::Deleted | Attempt::Absent => {}
+            other => return Err(other),
+        }
+    }
+    Ok(())
+}

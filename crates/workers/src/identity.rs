@@ -1,0 +1,201 @@
+//! Whose the backends are: the marks that tell a wrong disk, a wrong bucket or a restored catalog
+//! from the right one, before anything is destroyed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use s3o_backend::fleet::Fleet;
+use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, Known, Verdict, judge};
+use s3o_backend::{Error as BackendError, SharedBackend};
+use s3o_catalog::Identities;
+use s3o_model::clock::{Clock, Timestamp};
+use s3o_model::ids::IdSource;
+use s3o_model::names::BackendName;
+
+use crate::{Error, Report, Worker};
+
+/// Why a backend takes no writes before it was reached for the first time.
+const NOT_REACHED: &str = "not reached since the start";
+
+/// What the identity worker is made of.
+pub struct IdentityParts {
+    /// What the catalog knows of the backends.
+    pub identities: Arc<dyn Identities>,
+    /// The backends.
+    pub fleet: Arc<Fleet>,
+    /// Where marks come from.
+    pub ids: IdSource,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The name of this cluster.
+    pub cluster: String,
+    /// How old a check may be before destructive work, by backend; others are checked every time.
+    pub max_age: HashMap<BackendName, Duration>,
+}
+
+/// Keeps the identities of the backends.
+pub struct Identity {
+    parts: IdentityParts,
+    checked: Mutex<HashMap<BackendName, Timestamp>>,
+}
+
+impl Identity {
+    /// An identity keeper for backends that were not reached yet: they take no writes.
+    #[must_use]
+    pub fn new(parts: IdentityParts) -> Self {
+        for backend in parts.fleet.backends() {
+            parts.fleet.set_frozen(backend.name(), Some(NOT_REACHED.to_owned()));
+        }
+        Self { parts, checked: Mutex::default() }
+    }
+
+    /// Reaches the backends that were not reached yet; says whether all were.
+    pub async fn attach(&self) -> Result<bool, Error> {
+        let mut all = true;
+        for backend in self.parts.fleet.backends() {
+            if self.was_reached(backend.name()) {
+                continue;
+            }
+            if let Err(error) = self.attach_one(backend).await {
+                tracing::warn!(backend = %backend.name(), %error, "backend not reached");
+                all = false;
+            }
+        }
+        Ok(all)
+    }
+
+    fn was_reached(&self, name: &BackendName) -> bool {
+        let standing = self.parts.fleet.standing(name);
+        standing.is_some_and(|standing| standing.frozen.as_deref() != Some(NOT_REACHED))
+    }
+
+    async fn attach_one(&self, backend: &SharedBackend) -> Result<(), Error> {
+        let name = backend.name();
+        // A start compares before it writes anything.
+        match self.compare(backend).await? {
+            Verdict::Fresh => {
+                self.learn_traits(backend).await?;
+                self.write_mark(backend).await?;
+            }
+            verdict if verdict.fits() => self.learn_traits(backend).await?,
+            verdict => return self.freeze(name, verdict.reason()).await,
+        }
+        let known = self.parts.identities.known_backend(name).await?;
+        self.parts.fleet.set_frozen(name, known.frozen_reason);
+        tracing::info!(backend = %name, "backend attached");
+        Ok(())
+    }
+
+    async fn learn_traits(&self, backend: &SharedBackend) -> Result<(), Error> {
+        let traits = backend.probe_traits().await.map_err(|source| failed(backend, source))?;
+        self.parts.fleet.set_traits(backend.name(), traits);
+        Ok(())
+    }
+
+    /// Whether destructive work may be done: the backend was compared recently enough and fits.
+    pub async fn permits(&self, backend: &SharedBackend) -> Result<bool, Error> {
+        let name = backend.name();
+        if self.parts.fleet.standing(name).is_none_or(|standing| standing.frozen.is_some()) {
+            return Ok(false);
+        }
+        if self.is_recent(name) {
+            return Ok(true);
+        }
+        match self.compare(backend).await {
+            Ok(verdict) if verdict.fits() => Ok(true),
+            Ok(verdict) => self.freeze(name, verdict.reason()).await.map(|()| false),
+            Err(Error::Backend { source, .. }) => {
+                tracing::info!(backend = %name, %source, "identity not readable, lane waits");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_recent(&self, name: &BackendName) -> bool {
+        let max_age = self.parts.max_age.get(name).copied().unwrap_or(Duration::ZERO);
+        let checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        checked.is_some_and(|moment| self.parts.clock.now().since(moment) < max_age)
+    }
+
+    /// Compares catalog and backend; a mark that was written and not confirmed is confirmed.
+    async fn compare(&self, backend: &SharedBackend) -> Result<Verdict, Error> {
+        let name = backend.name();
+        let known = self.parts.identities.known_backend(name).await?;
+        let found = self.carried(backend).await?;
+        let known = Known {
+            cluster: self.parts.cluster.clone(),
+            backend: name.clone(),
+            current: known.mark,
+            next: known.next_mark,
+            last: known.past_marks,
+        };
+        let verdict = judge(&known, found.as_ref());
+        if let (Verdict::FitsNext, Some(found)) = (verdict, found) {
+            self.parts.identities.confirm_mark(name, &found.mark).await?;
+        }
+        let now = self.parts.clock.now();
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), now);
+        Ok(verdict)
+    }
+
+    async fn carried(&self, backend: &SharedBackend) -> Result<Option<Carried>, Error> {
+        let read = backend.read_own(IDENTITY_KEY).await;
+        let decoded = read.and_then(|bytes| bytes.map(|bytes| Carried::decode(&bytes)).transpose());
+        decoded.map_err(|source| failed(backend, source))
+    }
+
+    /// Plans a mark, writes it, confirms it; a crash in between leaves a mark that fits as the next.
+    async fn write_mark(&self, backend: &SharedBackend) -> Result<(), Error> {
+        let name = backend.name();
+        let fresh = self.parts.ids.fresh().as_simple().to_string();
+        let mark = self.parts.identities.plan_mark(name, &fresh).await?;
+        let carried = Carried { cluster: self.parts.cluster.clone(), backend: name.clone(), mark: mark.clone() };
+        backend.write_own(IDENTITY_KEY, carried.encode()).await.map_err(|source| failed(backend, source))?;
+        Ok(self.parts.identities.confirm_mark(name, &mark).await?)
+    }
+
+    async fn freeze(&self, name: &BackendName, reason: &str) -> Result<(), Error> {
+        tracing::error!(backend = %name, reason, "backend frozen");
+        self.parts.fleet.set_frozen(name, Some(reason.to_owned()));
+        Ok(self.parts.identities.set_frozen(name, Some(reason)).await?)
+    }
+
+    /// Takes a backend for what it says it is, because the operator says so.
+    pub async fn accept(&self, name: &str) -> Result<(), Error> {
+        let unknown = || Error::NoSuchBackend(name.to_owned());
+        let name: BackendName = name.parse().map_err(|_| unknown())?;
+        let backend = self.parts.fleet.get(&name).ok_or_else(unknown)?;
+        self.learn_traits(backend).await?;
+        self.write_mark(backend).await?;
+        self.parts.identities.set_frozen(&name, None).await?;
+        self.parts.fleet.set_frozen(&name, None);
+        tracing::warn!(backend = %name, "backend accepted");
+        Ok(())
+    }
+}
+
+fn failed(backend: &SharedBackend, source: BackendError) -> Error {
+    Error::Backend { backend: backend.name().clone(), source }
+}
+
+#[async_trait]
+impl Worker for Identity {
+    fn name(&self) -> &'static str {
+        "identity"
+    }
+
+    /// Raises the mark of every backend that fits.
+    async fn tick(&self) -> Result<Report, Error> {
+        let mut report = Report::default();
+        for backend in self.parts.fleet.backends() {
+            if self.permits(backend).await? && self.compare(backend).await?.fits() {
+                self.write_mark(backend).await?;
+                report.count("raised", 1);
+            }
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,91 @@
+//! What a worker did, and what the runner makes of it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// What one tick did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many items came to which end.
+    pub items: BTreeMap<&'static str, u64>,
+    /// Whether more is waiting, so that the next tick should follow at once.
+    pub more: bool,
+}
+
+impl Report {
+    /// Counts items that came to an end.
+    pub fn count(&mut self, outcome: &'static str, items: u64) {
+        if items > 0 {
+            *self.items.entry(outcome).or_default() += items;
+        }
+    }
+
+    /// Adds what another tick did; whether more waits is up to the later one.
+    pub fn absorb(&mut self, later: Self) {
+        for (outcome, items) in later.items {
+            self.count(outcome, items);
+        }
+        self.more = later.more;
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It did what there was to do, or spent its budget.
+    Ok,
+    /// A tick failed.
+    Error,
+    /// A tick panicked.
+    Panicked,
+}
+
+impl Outcome {
+    /// The word for it in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
+/// What one run of a worker did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunReport {
+    /// The worker.
+    pub worker: &'static str,
+    /// The run.
+    pub run_id: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How many items came to which end.
+    pub items: BTreeMap<&'static str, u64>,
+    /// When it started, in RFC 3339.
+    pub started_at: String,
+    /// When it finished, in RFC 3339.
+    pub finished_at: String,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Report;
+
+    #[test]
+    fn reports_add_up_and_the_last_one_says_whether_more_waits() {
+        let mut run = Report { more: true, ..Report::default() };
+        run.count("success", 2);
+        let mut last = Report::default();
+        last.count("success", 1);
+        last.count("retry", 0);
+        run.absorb(last);
+        assert_eq!(run.items.into_iter().collect::<Vec<_>>(), [("success", 3)]);
+        assert!(!run.more);
+    }
+}
