@@ -19,16 +19,16 @@ impl S3 {
     pub(super) async fn find_traits(&self) -> Result<Traits, Error> {
         let mut canaries = Vec::new();
         let found = self.try_out(&mut canaries).await;
-        self.remove_canaries(canaries).await?;
-        found
+        let removed = self.remove_canaries(canaries).await;
+        found.and_then(|traits| removed.map(|()| traits))
     }
 
     /// Finds out in which order keys are listed.
     pub(super) async fn find_order(&self) -> Result<Order, Error> {
         let mut canaries = Vec::new();
         let found = self.try_order(&self.stem(), &mut canaries).await;
-        self.remove_canaries(canaries).await?;
-        found
+        let removed = self.remove_canaries(canaries).await;
+        found.and_then(|order| removed.map(|()| order))
     }
 
     fn stem(&self) -> String {
@@ -90,11 +90,13 @@ impl S3 {
         let answer = self.delete_objects(std::slice::from_ref(&canary)).await.pop();
         match answer {
             Some(DeleteAnswer::Deleted | DeleteAnswer::Absent) => {}
+            Some(DeleteAnswer::Away(why)) => return Err(Error::Away(why)),
             other => return Err(Error::Refused(format!("the canary could not be deleted: {other:?}"))),
         }
         match self.probe_object(&canary.key).await {
             Probe::Absent => Ok(()),
-            other => Err(Error::Refused(format!("the canary is not gone after its delete: {other:?}"))),
+            Probe::Present(_) => Err(Error::Refused("the canary is not gone after its delete".to_owned())),
+            Probe::Unknown(why) => Err(Error::Unknown(why)),
         }
     }
 

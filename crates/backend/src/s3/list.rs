@@ -75,7 +75,7 @@ impl S3 {
         *self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_order(&self, order: Order) {
+    pub(super) fn set_order(&self, order: Order) {
         *self.order.lock().unwrap_or_else(PoisonError::into_inner) = Some(order);
     }
 

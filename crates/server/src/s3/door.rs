@@ -27,47 +27,167 @@ pub struct Door {
 /// The answer to an operation.
 pub type Answer<T> = S3Result<S3Response<T>>;
 
-/// One line per operation: the method of the trait, its types, and the function that answers it.
-macro_rules! operations {
-    ($($method:ident: $input:ident => $output:ident = $answer:path;)*) => {
-        #[async_trait]
-        impl S3 for Door {
-            $(async fn $method(&self, request: S3Request<dto::$input>) -> Answer<dto::$output> {
-                $answer(self, request).await
-            })*
-        }
-    };
-}
+#[async_trait]
+impl S3 for Door {
+    async fn list_buckets(&self, request: S3Request<dto::ListBucketsInput>) -> Answer<dto::ListBucketsOutput> {
+        buckets::list(self, request).await
+    }
 
-operations! {
-    list_buckets: ListBucketsInput => ListBucketsOutput = buckets::list;
-    create_bucket: CreateBucketInput => CreateBucketOutput = buckets::create;
-    delete_bucket: DeleteBucketInput => DeleteBucketOutput = buckets::delete;
-    head_bucket: HeadBucketInput => HeadBucketOutput = buckets::head;
-    get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput = buckets::location;
-    get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput = buckets::versioning;
-    get_bucket_acl: GetBucketAclInput => GetBucketAclOutput = acl::of_bucket;
-    get_object_acl: GetObjectAclInput => GetObjectAclOutput = acl::of_object;
-    get_bucket_tagging: GetBucketTaggingInput => GetBucketTaggingOutput = bucket_tagging::get;
-    put_bucket_tagging: PutBucketTaggingInput => PutBucketTaggingOutput = bucket_tagging::put;
-    delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput = bucket_tagging::delete;
-    put_object: PutObjectInput => PutObjectOutput = put_object::put;
-    get_object: GetObjectInput => GetObjectOutput = get_object::get;
-    head_object: HeadObjectInput => HeadObjectOutput = get_object::head;
-    delete_object: DeleteObjectInput => DeleteObjectOutput = delete_object::delete;
-    delete_objects: DeleteObjectsInput => DeleteObjectsOutput = delete_objects::delete;
-    copy_object: CopyObjectInput => CopyObjectOutput = copy_object::copy;
-    list_objects: ListObjectsInput => ListObjectsOutput = list_objects::v1::list;
-    list_objects_v2: ListObjectsV2Input => ListObjectsV2Output = list_objects::v2::list;
-    get_object_attributes: GetObjectAttributesInput => GetObjectAttributesOutput = object_attributes::get;
-    get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput = object_tagging::get;
-    put_object_tagging: PutObjectTaggingInput => PutObjectTaggingOutput = object_tagging::put;
-    delete_object_tagging: DeleteObjectTaggingInput => DeleteObjectTaggingOutput = object_tagging::delete;
-    create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput = multipart::create::create;
-    upload_part: UploadPartInput => UploadPartOutput = multipart::upload_part::upload;
-    upload_part_copy: UploadPartCopyInput => UploadPartCopyOutput = multipart::upload_part::copy;
-    complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput = multipart::complete::complete;
-    abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput = multipart::complete::abort;
-    list_parts: ListPartsInput => ListPartsOutput = multipart::list_parts::list;
-    list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput = multipart::list_uploads::list;
+    async fn create_bucket(&self, request: S3Request<dto::CreateBucketInput>) -> Answer<dto::CreateBucketOutput> {
+        buckets::create(self, request).await
+    }
+
+    async fn delete_bucket(&self, request: S3Request<dto::DeleteBucketInput>) -> Answer<dto::DeleteBucketOutput> {
+        buckets::delete(self, request).await
+    }
+
+    async fn head_bucket(&self, request: S3Request<dto::HeadBucketInput>) -> Answer<dto::HeadBucketOutput> {
+        buckets::head(self, request).await
+    }
+
+    async fn get_bucket_location(
+        &self,
+        request: S3Request<dto::GetBucketLocationInput>,
+    ) -> Answer<dto::GetBucketLocationOutput> {
+        buckets::location(self, request).await
+    }
+
+    async fn get_bucket_versioning(
+        &self,
+        request: S3Request<dto::GetBucketVersioningInput>,
+    ) -> Answer<dto::GetBucketVersioningOutput> {
+        buckets::versioning(self, request).await
+    }
+
+    async fn get_bucket_acl(&self, request: S3Request<dto::GetBucketAclInput>) -> Answer<dto::GetBucketAclOutput> {
+        acl::of_bucket(self, request).await
+    }
+
+    async fn get_object_acl(&self, request: S3Request<dto::GetObjectAclInput>) -> Answer<dto::GetObjectAclOutput> {
+        acl::of_object(self, request).await
+    }
+
+    async fn get_bucket_tagging(
+        &self,
+        request: S3Request<dto::GetBucketTaggingInput>,
+    ) -> Answer<dto::GetBucketTaggingOutput> {
+        bucket_tagging::get(self, request).await
+    }
+
+    async fn put_bucket_tagging(
+        &self,
+        request: S3Request<dto::PutBucketTaggingInput>,
+    ) -> Answer<dto::PutBucketTaggingOutput> {
+        bucket_tagging::put(self, request).await
+    }
+
+    async fn delete_bucket_tagging(
+        &self,
+        request: S3Request<dto::DeleteBucketTaggingInput>,
+    ) -> Answer<dto::DeleteBucketTaggingOutput> {
+        bucket_tagging::delete(self, request).await
+    }
+
+    async fn put_object(&self, request: S3Request<dto::PutObjectInput>) -> Answer<dto::PutObjectOutput> {
+        put_object::put(self, request).await
+    }
+
+    async fn get_object(&self, request: S3Request<dto::GetObjectInput>) -> Answer<dto::GetObjectOutput> {
+        get_object::get(self, request).await
+    }
+
+    async fn head_object(&self, request: S3Request<dto::HeadObjectInput>) -> Answer<dto::HeadObjectOutput> {
+        get_object::head(self, request).await
+    }
+
+    async fn delete_object(&self, request: S3Request<dto::DeleteObjectInput>) -> Answer<dto::DeleteObjectOutput> {
+        delete_object::delete(self, request).await
+    }
+
+    async fn delete_objects(&self, request: S3Request<dto::DeleteObjectsInput>) -> Answer<dto::DeleteObjectsOutput> {
+        delete_objects::delete(self, request).await
+    }
+
+    async fn copy_object(&self, request: S3Request<dto::CopyObjectInput>) -> Answer<dto::CopyObjectOutput> {
+        copy_object::copy(self, request).await
+    }
+
+    async fn list_objects(&self, request: S3Request<dto::ListObjectsInput>) -> Answer<dto::ListObjectsOutput> {
+        list_objects::v1::list(self, request).await
+    }
+
+    async fn list_objects_v2(&self, request: S3Request<dto::ListObjectsV2Input>) -> Answer<dto::ListObjectsV2Output> {
+        list_objects::v2::list(self, request).await
+    }
+
+    async fn get_object_attributes(
+        &self,
+        request: S3Request<dto::GetObjectAttributesInput>,
+    ) -> Answer<dto::GetObjectAttributesOutput> {
+        object_attributes::get(self, request).await
+    }
+
+    async fn get_object_tagging(
+        &self,
+        request: S3Request<dto::GetObjectTaggingInput>,
+    ) -> Answer<dto::GetObjectTaggingOutput> {
+        object_tagging::get(self, request).await
+    }
+
+    async fn put_object_tagging(
+        &self,
+        request: S3Request<dto::PutObjectTaggingInput>,
+    ) -> Answer<dto::PutObjectTaggingOutput> {
+        object_tagging::put(self, request).await
+    }
+
+    async fn delete_object_tagging(
+        &self,
+        request: S3Request<dto::DeleteObjectTaggingInput>,
+    ) -> Answer<dto::DeleteObjectTaggingOutput> {
+        object_tagging::delete(self, request).await
+    }
+
+    async fn create_multipart_upload(
+        &self,
+        request: S3Request<dto::CreateMultipartUploadInput>,
+    ) -> Answer<dto::CreateMultipartUploadOutput> {
+        multipart::create::create(self, request).await
+    }
+
+    async fn upload_part(&self, request: S3Request<dto::UploadPartInput>) -> Answer<dto::UploadPartOutput> {
+        multipart::upload_part::upload(self, request).await
+    }
+
+    async fn upload_part_copy(
+        &self,
+        request: S3Request<dto::UploadPartCopyInput>,
+    ) -> Answer<dto::UploadPartCopyOutput> {
+        multipart::upload_part::copy(self, request).await
+    }
+
+    async fn complete_multipart_upload(
+        &self,
+        request: S3Request<dto::CompleteMultipartUploadInput>,
+    ) -> Answer<dto::CompleteMultipartUploadOutput> {
+        multipart::complete::complete(self, request).await
+    }
+
+    async fn abort_multipart_upload(
+        &self,
+        request: S3Request<dto::AbortMultipartUploadInput>,
+    ) -> Answer<dto::AbortMultipartUploadOutput> {
+        multipart::complete::abort(self, request).await
+    }
+
+    async fn list_parts(&self, request: S3Request<dto::ListPartsInput>) -> Answer<dto::ListPartsOutput> {
+        multipart::list_parts::list(self, request).await
+    }
+
+    async fn list_multipart_uploads(
+        &self,
+        request: S3Request<dto::ListMultipartUploadsInput>,
+    ) -> Answer<dto::ListMultipartUploadsOutput> {
+        multipart::list_uploads::list(self, request).await
+    }
 }
