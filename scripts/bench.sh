@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
-# Starts a private server of the release build on embedded defaults and loads it with `s3o bench`.
-# Arguments go to `s3o bench`; S3O_BENCH_ENDPOINT, with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, loads another server.
+# Starts a private server of the release build and loads it with `s3o bench`, in turns with a SeaweedFS where
+# scripts/setup.sh has installed one. Without arguments it takes about four minutes; arguments go to `s3o bench` instead.
+#
+# S3O_BENCH_ENDPOINT   load this server instead (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and start none
+# S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
+# S3O_BENCH_ALONE      set to load no SeaweedFS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo build --release --bin s3o
 binary="${CARGO_TARGET_DIR:-$PWD/target}/release/s3o"
+venv="${S3O_TEST_VENV:-$PWD/target/test-venv}"
+if [ $# -eq 0 ]; then
+    set -- --sizes 4KiB,1MiB --concurrency 1,16,64 --duration 3s
+fi
 
 if [ -n "${S3O_BENCH_ENDPOINT:-}" ]; then
     exec "$binary" bench --endpoint "$S3O_BENCH_ENDPOINT" "$@"
@@ -13,19 +21,43 @@ fi
 
 scratch="$(mktemp -d "${S3O_BENCH_FOLDER:-${TMPDIR:-/tmp}}/s3o-bench.XXXXXX")"
 server_pid=
+seaweed_pid=
 stop_what_was_started() {
     status=$?
     trap - EXIT INT TERM
-    if [ -n "$server_pid" ]; then
-        kill "$server_pid" 2>/dev/null || true
-        wait "$server_pid" 2>/dev/null || true
-    fi
+    for pid in $server_pid $seaweed_pid; do
+        kill "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
     rm -rf "$scratch"
     exit "$status"
 }
 trap stop_what_was_started EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+start_seaweed() {
+    PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" tests/blackbox/seaweed.py "$scratch/seaweed" "$scratch/s3.env" &
+    seaweed_pid=$!
+    while [ ! -f "$scratch/s3.env" ]; do
+        if ! kill -0 "$seaweed_pid" 2>/dev/null; then
+            echo "bench: SeaweedFS did not start, going on without it" >&2
+            return
+        fi
+        sleep 0.1
+    done
+    # shellcheck disable=SC1091
+    . "$scratch/s3.env"
+    compare=(--compare "$S3O_TEST_S3_ENDPOINT")
+    compare+=(--compare-access-key "$S3O_TEST_S3_ACCESS_KEY" --compare-secret-key "$S3O_TEST_S3_SECRET_KEY")
+    # The server itself is the child of the program that watches over it.
+    local child
+    child="$(tr -d ' ' <"/proc/$seaweed_pid/task/$seaweed_pid/children" 2>/dev/null || true)"
+    if [ -n "$child" ]; then
+        compare+=(--compare-pid "$child")
+    fi
+    echo "bench: A is s3o, B is SeaweedFS"
+}
 
 port=$((20000 + RANDOM % 5000))
 export AWS_ACCESS_KEY_ID=bench AWS_SECRET_ACCESS_KEY=bench-secret-0123456789
@@ -50,4 +82,8 @@ for _ in $(seq 100); do
     fi
     sleep 0.1
 done
-"$binary" bench --endpoint "http://127.0.0.1:$port" --pid "$server_pid" "$@"
+compare=()
+if [ -z "${S3O_BENCH_ALONE:-}" ] && [ -x "$venv/bin/weed" ]; then
+    start_seaweed
+fi
+"$binary" bench --endpoint "http://127.0.0.1:$port" --pid "$server_pid" ${compare[@]+"${compare[@]}"} "$@"

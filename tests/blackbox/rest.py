@@ -17,6 +17,13 @@ QUICK = {
         "reader_grace": "100ms",
     },
 }
+# Where the catalog keeps work that some worker still has to do.
+OWED = {
+    "intents": "pending_objects",
+    "cleanups": "cleanup_queue",
+    "condemned joins": "contents WHERE kind = 'joined' AND state = 'condemned'",
+    "parts of closed uploads": "multipart_parts p JOIN multipart_uploads u ON u.id = p.upload_id WHERE u.state <> 'open'",
+}
 
 
 def stored(server):
@@ -37,14 +44,13 @@ def settle(server):
     def at_rest():
         for worker in ("pending_reaper", "cleanup"):
             server.run_worker(worker)
-        return not server.rows("SELECT 1 FROM pending_objects UNION ALL SELECT 1 FROM cleanup_queue")
+        return not any(server.rows(f"SELECT 1 FROM {owed} LIMIT 1") for owed in OWED.values())
 
     try:
         eventually(at_rest, SETTLE_SECONDS, 0.1)
     except AssertionError:
-        intents = server.rows("SELECT * FROM pending_objects LIMIT 3")
-        cleanups = server.rows("SELECT * FROM cleanup_queue LIMIT 3")
-        raise AssertionError(f"left after the workers ran: intents {intents}, cleanups {cleanups}") from None
+        left = {name: server.rows(f"SELECT * FROM {owed} LIMIT 3") for name, owed in OWED.items()}
+        raise AssertionError(f"left after the workers ran: {left}") from None
     located = {row[0] for row in server.rows("SELECT physical_key FROM object_locations")}
     found = stored(server)
     assert found == located, f"stored without a location {found - located}, located but not stored {located - found}"

@@ -4,6 +4,7 @@ import base64
 import datetime
 import hashlib
 import socket
+import zlib
 
 import pytest
 
@@ -82,10 +83,10 @@ def test_a_short_body_is_refused(raw, kept):
 
 
 def test_fewer_bytes_than_were_announced_inside_chunks_are_refused(raw, kept):
-    for mode in (signing.SIGNED_CHUNKS, signing.UNSIGNED_CHUNKS_TRAILER):
-        answer = raw.put_chunked(
-            raw.path(kept, "object"), b"n" * 400, mode, headers={"x-amz-decoded-content-length": "1000"}
-        )
+    crc32 = {"x-amz-checksum-crc32": base64.b64encode(zlib.crc32(b"n" * 400).to_bytes(4, "big")).decode()}
+    for mode, trailers in ((signing.SIGNED_CHUNKS, None), (signing.UNSIGNED_CHUNKS_TRAILER, crc32)):
+        length = {"x-amz-decoded-content-length": "1000"}
+        answer = raw.put_chunked(raw.path(kept, "object"), b"n" * 400, mode, headers=length, trailers=trailers)
         assert_refused(answer, 400, "IncompleteBody")
 
 
@@ -116,7 +117,12 @@ def test_a_range_past_the_end_is_refused(raw, kept):
     assert_refused(answer, 416, "InvalidRange", f"/{kept}/object")
 
 
-@pytest.mark.parametrize("body", [b"", b"not xml", b"<Delete><Object>", b"<Delete></Delete>", b"<Other/>"])
+def test_a_missing_document_is_refused(raw, kept):
+    answer = raw.request("POST", raw.path(kept), query={"delete": None}, body=b"")
+    assert (answer.status, answer.code) in ((400, "MissingRequestBodyError"), (400, "MalformedXML")), answer
+
+
+@pytest.mark.parametrize("body", [b"not xml", b"<Delete><Object>", b"<Delete></Delete>", b"<Other/>"])
 def test_malformed_xml_is_refused(raw, kept, body):
     md5 = {"Content-MD5": base64.b64encode(hashlib.md5(body).digest()).decode()}
     answer = raw.request("POST", raw.path(kept), query={"delete": None}, headers=md5, body=body)

@@ -75,16 +75,15 @@ impl Contents for Catalog {
             "DELETE FROM contents WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM content_parts WHERE joined_id = $1)",
             span,
         );
-        self.write(unit).await.map(|_| true)
+        self.step(unit).await
     }
 
     async fn expand_closed_upload(&self) -> Result<bool, Error> {
-        const NEXT: &str = "SELECT u.id, (SELECT min(number) FROM multipart_parts WHERE upload_id = u.id) AS first \
-             FROM multipart_uploads u WHERE u.state <> 'open' \
-             AND EXISTS (SELECT 1 FROM multipart_parts WHERE upload_id = u.id) ORDER BY u.closed_at LIMIT 1";
+        const NEXT: &str = "SELECT u.id, (SELECT min(number) FROM multipart_parts WHERE upload_id = u.id) \
+             FROM multipart_uploads u WHERE u.leftover = 1 ORDER BY u.closed_at LIMIT 1";
         let found = self.read(NEXT, vec![]).await?;
         let Some(row) = found.first() else { return Ok(false) };
-        let first = row.int(1)?;
+        let first = row.opt_int(1)?.unwrap_or(0);
         let span = params![row.text(0)?, first, first + STEP_ITEMS - 1];
         let mut unit = Unit::new("expand_closed_upload");
         unit.one(
@@ -94,17 +93,21 @@ impl Contents for Catalog {
         );
         PARTS.lock(&mut unit, &span);
         PARTS.add_to(&mut unit, &span, Reason::Multipart);
-        unit.run("DELETE FROM multipart_parts WHERE upload_id = $1 AND number BETWEEN $2 AND $3", span);
-        self.write(unit).await.map(|_| true)
+        unit.run("DELETE FROM multipart_parts WHERE upload_id = $1 AND number BETWEEN $2 AND $3", span.clone());
+        unit.run(
+            "UPDATE multipart_uploads SET leftover = 0 WHERE id = $1 \
+             AND NOT EXISTS (SELECT 1 FROM multipart_parts WHERE upload_id = $1)",
+            span,
+        );
+        self.step(unit).await
     }
 
     async fn forget_closed_uploads(&self, keep: Duration) -> Result<usize, Error> {
         self.forget(
-            "SELECT 1 FROM multipart_uploads WHERE state <> 'open' AND (state = 'aborted' OR closed_at <= :now - $1) \
-             LIMIT 1",
-            "DELETE FROM multipart_uploads WHERE id IN (SELECT u.id FROM multipart_uploads u \
-             WHERE u.state <> 'open' AND (u.state = 'aborted' OR u.closed_at <= :now - $1) \
-             AND NOT EXISTS (SELECT 1 FROM multipart_parts p WHERE p.upload_id = u.id) LIMIT $2)",
+            "SELECT 1 FROM multipart_uploads WHERE leftover = 0 \
+             AND (state = 'aborted' OR (state = 'completed' AND closed_at <= :now - $1)) LIMIT 1",
+            "DELETE FROM multipart_uploads WHERE id IN (SELECT id FROM multipart_uploads WHERE leftover = 0 \
+             AND (state = 'aborted' OR (state = 'completed' AND closed_at <= :now - $1)) LIMIT $2)",
             keep,
         )
         .await
@@ -122,6 +125,14 @@ impl Contents for Catalog {
 }
 
 impl Catalog {
+    /// Takes a step. Where another worker took it meanwhile, there may be a next one.
+    async fn step(&self, unit: Unit) -> Result<bool, Error> {
+        match self.write(unit).await {
+            Ok(_) | Err(Error::Guard(Verdict::RunAgain)) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Looks before it writes: an idle tick costs reads only.
     async fn forget(&self, look: &'static str, delete: &'static str, keep: Duration) -> Result<usize, Error> {
         let values = params![millis_of(keep), STEP_ITEMS];

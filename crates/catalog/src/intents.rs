@@ -194,7 +194,8 @@ impl Intents for Catalog {
     async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error> {
         let mut unit = Unit::new("requeue");
         // The earlier cleanup still stands, or it was settled and its bytes are off the books:
-        // only then are they booked again.
+        // only then are they booked again. Who claimed it may have looked before the bytes landed,
+        // so the claim ends.
         unit.run(
             "UPDATE backend_quotas SET orphan_bytes = orphan_bytes + $3 WHERE backend_name = $1 AND stripe = 0 \
              AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2)",
@@ -205,6 +206,7 @@ impl Intents for Catalog {
              (backend_name, physical_key, size_bytes, stripe, reason, due, created_at, backend_version) \
              VALUES ($1, $2, $3, 0, 'put_orphan', :now, :now, $4) \
              ON CONFLICT (backend_name, physical_key) DO UPDATE SET due = excluded.due, \
+             token = NULL, claimed_by = NULL, claimed_at = NULL, \
              backend_version = COALESCE(excluded.backend_version, cleanup_queue.backend_version)",
             params![&intent.backend, &intent.physical_key, intent.size_bytes, backend_version],
         );

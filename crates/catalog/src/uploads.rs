@@ -185,11 +185,17 @@ impl Uploads for Catalog {
         after: (&str, &str),
         limit: usize,
     ) -> Result<Vec<Upload>, Error> {
-        let before = s3o_model::listing::successor(prefix);
         let (key, id) = after;
         let from = if key < prefix { (prefix, "") } else { (key, id) };
-        let values = params![bucket, from.0, from.1, limit, before];
-        self.read(rows::OPEN_UPLOADS, values).await?.iter().map(rows::upload).collect()
+        let mut values = params![bucket, from.0, from.1, limit];
+        let sql = match s3o_model::listing::successor(prefix) {
+            Some(before) => {
+                values.extend(params![before]);
+                rows::OPEN_UPLOADS_BEFORE
+            }
+            None => rows::OPEN_UPLOADS,
+        };
+        self.read(sql, values).await?.iter().map(rows::upload).collect()
     }
 
     async fn commit_part(&self, part: CommitPart) -> Result<Timestamp, Error> {
@@ -236,6 +242,7 @@ impl Uploads for Catalog {
         let listed = params![complete.upload, complete.content, &list];
         unit.exactly(count, rows::JOIN_PARTS, listed, Verdict::RunAgain);
         unit.exactly(count, rows::TAKE_PARTS, params![complete.upload, &list], Verdict::RunAgain);
+        unit.run(rows::NOTE_LEFTOVER, params![complete.upload]);
         DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
         Committed::from_row(&self.write(unit).await?[written].rows[0])
@@ -248,6 +255,7 @@ impl Uploads for Catalog {
             params![id],
             Verdict::NoSuchUpload,
         );
+        unit.run(rows::NOTE_LEFTOVER, params![id]);
         self.write(unit).await.map(drop)
     }
 }

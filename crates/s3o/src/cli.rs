@@ -4,9 +4,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use s3o_backend::s3::Secret;
 
+use crate::bench::plan::Workload;
+use crate::bench::quantity;
 use crate::config::Faults;
 
 /// One S3 endpoint over many stores.
@@ -27,6 +31,8 @@ pub enum Command {
     Init(Init),
     /// Check a configuration and show every fault with its path
     Validate(Validate),
+    /// Load an S3 endpoint and print a table
+    Bench(Box<Bench>),
 }
 
 /// How to serve.
@@ -60,6 +66,65 @@ pub struct Validate {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = "s3o.yaml")]
     pub config: PathBuf,
+}
+
+/// What to load, and how.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// The endpoint
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9000")]
+    pub endpoint: String,
+    /// Who signs
+    #[arg(long, value_name = "ID", env = "AWS_ACCESS_KEY_ID", hide_env_values = true)]
+    pub access_key: String,
+    /// What it signs with
+    #[arg(long, value_name = "SECRET", env = "AWS_SECRET_ACCESS_KEY", hide_env_values = true)]
+    pub secret_key: Secret,
+    /// The region that is signed for
+    #[arg(long, value_name = "NAME", default_value = "us-east-1")]
+    pub region: String,
+    /// The bucket; made if it is missing, and at the end rid of what was written to it here
+    #[arg(long, value_name = "NAME", default_value = "s3o-bench")]
+    pub bucket: String,
+    /// What to do, one after another
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "put,get,head,list,delete,mixed"
+    )]
+    pub workloads: Vec<Workload>,
+    /// How large objects are; HEAD and DELETE use the first size only
+    #[arg(long, value_name = "LIST", value_parser = quantity::size, value_delimiter = ',', default_value = "4KiB,1MiB")]
+    pub sizes: Vec<u64>,
+    /// How many requests are under way at one time
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,16,64")]
+    pub concurrency: Vec<usize>,
+    /// How long each line of the table is measured
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration, default_value = "5s")]
+    pub duration: Duration,
+    /// How many requests each line of the table makes at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
+    pub max_ops: u64,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// The process that serves the endpoint on this machine: shows its processor time and memory
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// A second endpoint, measured in turns with the first; ratios are printed at the end
+    #[arg(long, value_name = "URL")]
+    pub compare: Option<String>,
+    /// Who signs for the second endpoint; the same as for the first unless it is given
+    #[arg(long, value_name = "ID", requires = "compare")]
+    pub compare_access_key: Option<String>,
+    /// What is signed with for the second endpoint
+    #[arg(long, value_name = "SECRET", requires = "compare")]
+    pub compare_secret_key: Option<Secret>,
+    /// The process that serves the second endpoint
+    #[arg(long, value_name = "PID", requires = "compare")]
+    pub compare_pid: Option<u32>,
 }
 
 /// Why a command did not do what was asked.

@@ -48,11 +48,11 @@ impl BackendMeter {
     pub fn register(registry: &mut Registry) -> Self {
         let requests = Family::default();
         let durations = Family::new_with_constructor(latency as fn() -> Histogram);
-        registry.register("backend_requests", "Calls to each backend by operation and outcome", requests.clone());
-        registry.register("backend_duration_seconds", "How long calls to each backend took", durations.clone());
+        registry.register("s3o_backend_requests", "Calls to each backend by operation and outcome", requests.clone());
+        registry.register("s3o_backend_duration_seconds", "How long calls to each backend took", durations.clone());
         let (ingress, egress) = (Family::default(), Family::default());
-        registry.register("backend_ingress_bytes", "Bytes sent to each backend", ingress.clone());
-        registry.register("backend_egress_bytes", "Bytes read from each backend", egress.clone());
+        registry.register("s3o_backend_ingress_bytes", "Bytes sent to each backend", ingress.clone());
+        registry.register("s3o_backend_egress_bytes", "Bytes read from each backend", egress.clone());
         Self { requests, durations, ingress, egress }
     }
 }
@@ -106,15 +106,15 @@ impl CatalogGauges {
             units: Counter::default(),
             commits: Counter::default(),
         };
-        registry.register("quota_bytes_used", "Bytes in locations", gauges.used.clone());
-        registry.register("quota_bytes_limit", "Bytes the backend may hold", gauges.limit.clone());
-        registry.register("quota_orphan_bytes", "Bytes that wait for cleanup", gauges.orphan.clone());
-        registry.register("quota_reserved_bytes", "Bytes reserved by open intents", gauges.reserved.clone());
-        registry.register("cleanup_queue_depth", "Rows in the cleanup queue", gauges.cleanups.clone());
-        registry.register("pending_intents_depth", "Intents that are not resolved", gauges.intents.clone());
-        registry.register("multipart_uploads_open", "Multipart uploads that are open", gauges.uploads.clone());
-        registry.register("catalog_units", "Units of work that were run", gauges.units.clone());
-        registry.register("catalog_commits", "Transactions that were committed", gauges.commits.clone());
+        registry.register("s3o_quota_bytes_used", "Bytes in locations", gauges.used.clone());
+        registry.register("s3o_quota_bytes_limit", "Bytes the backend may hold", gauges.limit.clone());
+        registry.register("s3o_quota_orphan_bytes", "Bytes that wait for cleanup", gauges.orphan.clone());
+        registry.register("s3o_quota_reserved_bytes", "Bytes reserved by open intents", gauges.reserved.clone());
+        registry.register("s3o_cleanup_queue_depth", "Rows in the cleanup queue", gauges.cleanups.clone());
+        registry.register("s3o_pending_intents_depth", "Intents that are not resolved", gauges.intents.clone());
+        registry.register("s3o_multipart_uploads_open", "Multipart uploads that are open", gauges.uploads.clone());
+        registry.register("s3o_catalog_units", "Units of work that were run", gauges.units.clone());
+        registry.register("s3o_catalog_commits", "Transactions that were committed", gauges.commits.clone());
         gauges
     }
 

@@ -1,5 +1,6 @@
 //! The binary: wiring, configuration, command line, nothing else.
 
+mod bench;
 mod cli;
 mod config;
 mod credentials;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Init(arguments) => init::init(&arguments),
         Command::Validate(arguments) => init::validate(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

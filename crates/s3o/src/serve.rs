@@ -83,7 +83,7 @@ impl Ground {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
         let instance = InstanceId::new(ids.fresh());
-        let registry = Arc::new(Mutex::new(Registry::with_prefix("s3o")));
+        let registry = Arc::new(Mutex::new(Registry::default()));
         Self { clock, entropy, ids, instance, cleanup_bell: Arc::default(), registry }
     }
 
@@ -111,7 +111,11 @@ async fn serve(mut config: Config, data: &Path, stop: impl Future<Output = ()>) 
         Observer::new(RequestMetrics::register(registry), Arc::clone(&ground.entropy))
     });
     let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, Arc::clone(&catalog)));
-    let controls = Arc::new(Controls { runner: Arc::clone(&runner), identity: Arc::clone(&identity), fleet });
+    let controls = Arc::new(Controls {
+        runner: Arc::clone(&runner),
+        identity: Arc::clone(&identity),
+        quotas: catalog.clone(),
+    });
     let router = admin::router(AdminParts {
         token: AdminToken::new(config.admin.token.as_deref().unwrap_or_default()),
         readiness: controls.clone(),
@@ -120,7 +124,11 @@ async fn serve(mut config: Config, data: &Path, stop: impl Future<Output = ()>) 
         backends: controls,
     });
     let keys = SharedKeys::new(config.access_keys.iter().cloned().collect::<Keys>());
-    let options = S3Options { region: config.server.region.clone(), domain: config.server.domain.clone() };
+    let options = S3Options {
+        region: config.server.region.clone(),
+        domain: config.server.domain.clone(),
+        max_concurrent_requests: config.server.max_concurrent_requests,
+    };
     let door = s3::service(Arc::new(engine.clone()), keys, options, observer);
 
     greet(&config, first_start, (&s3_socket, &admin_socket), data);

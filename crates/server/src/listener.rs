@@ -2,6 +2,8 @@
 //!
 //! A body that breaks off closes its connection: an answer never ends cleanly unless it is whole.
 
+mod patience;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::BoxError;
+use patience::Patient;
 
 /// How long a client may take to send a request's header.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -87,7 +90,7 @@ where
         .header_read_timeout(HEADER_READ_TIMEOUT)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream)), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "connection ended early");
     }

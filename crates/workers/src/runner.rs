@@ -86,9 +86,9 @@ impl Runner {
     /// Shows what the workers do to whoever reads the metrics.
     pub fn register(&self, registry: &mut Registry) {
         let Counters { runs, items, cleanups } = &self.counters;
-        registry.register("worker_runs", "Runs of each worker by outcome", runs.clone());
-        registry.register("worker_items", "Items that each worker brought to an end, by outcome", items.clone());
-        registry.register("cleanup_queue_processed", "Cleanups by what became of them", cleanups.clone());
+        registry.register("s3o_worker_runs", "Runs of each worker by outcome", runs.clone());
+        registry.register("s3o_worker_items", "Items that each worker brought to an end, by outcome", items.clone());
+        registry.register("s3o_cleanup_queue_processed", "Cleanups by what became of them", cleanups.clone());
     }
 
     /// Runs every worker on its schedule until the shutdown begins; runs under way are finished.

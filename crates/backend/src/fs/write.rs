@@ -78,7 +78,7 @@ async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream) -> Resul
                 return Ok(());
             }
         }
-        let _ = pieces.send(Piece::End).await;
+        pieces.send(Piece::End).await.unwrap_or_default();
         Ok::<(), Error>(())
     };
     let (fed, written) = tokio::join!(feeding, writing);

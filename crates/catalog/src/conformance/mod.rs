@@ -1,1 +1,123 @@
-//! Pending.
+//! What every catalog must do, as facts that can be stamped on any database.
+//!
+//! A fact is an async function of a [`Scene`](scene::Scene): a fresh catalog whose clock is moved
+//! by hand. [`conformance!`](crate::conformance!) makes one named test of each, and checks the
+//! [`books`] behind it.
+
+pub mod books;
+pub mod buckets;
+pub mod cleanups;
+pub mod contents;
+pub mod expired;
+pub mod identities;
+pub mod intents;
+pub mod listing;
+pub mod objects;
+pub mod quotas;
+pub mod races;
+pub mod scene;
+pub mod uploads;
+
+use std::fmt::Debug;
+
+use crate::{Error, Verdict};
+
+/// Makes one test per fact. Takes the absolute path of a function without arguments that gives a
+/// fresh scene.
+#[macro_export]
+macro_rules! conformance {
+    ($scene:path) => {
+        $crate::conformance! { $scene;
+            books: whatever_breaks_is_found, a_key_named_twice_is_found;
+            buckets: a_bucket_is_created_once, buckets_come_by_name, a_number_is_never_reused, tags_are_replaced,
+                an_empty_bucket_goes_once, a_bucket_with_an_object_stays, only_open_uploads_keep_a_bucket,
+                a_write_finds_its_bucket_gone, an_upload_finds_its_bucket_gone;
+            objects: a_put_reads_back_whole, what_is_not_there_is_not_found, copies_become_places_best_first,
+                an_overwrite_condemns_what_it_displaced, a_delete_condemns_and_queues,
+                a_conditional_delete_looks_first, a_copy_shares_bytes_until_the_last_goes,
+                a_copy_onto_itself_keeps_the_count, a_copy_displaces_like_a_put,
+                a_copy_of_condemned_content_resolves_again, if_absent_writes_only_where_nothing_is,
+                if_match_writes_only_over_what_it_names, tags_are_those_of_a_version, a_thousand_rows_go_at_once,
+                a_batch_judges_each_key, a_count_that_drifted_kills_no_bytes, later_changes_flag_writes_under_way;
+            expired: nobody_sees_it, no_condition_meets_it, every_write_clears_it;
+            listing: keys_come_in_the_order_of_their_bytes, a_delimiter_groups, a_page_costs_the_same_at_any_size,
+                open_uploads_come_by_key;
+            uploads: an_upload_reads_back, parts_come_by_number, a_part_sent_again_displaces_the_first,
+                a_part_may_refer_to_a_range, a_range_of_condemned_content_resolves_again,
+                a_closed_upload_takes_no_part, a_fenced_part_changes_nothing, complete_lays_parts_end_to_end,
+                a_completed_upload_keeps_its_answer, complete_with_a_replaced_part_runs_again,
+                complete_keeps_its_condition, unlisted_parts_are_left_to_cleanup, an_upload_is_aborted_once,
+                ten_thousand_parts_complete_in_one_unit;
+            intents: an_intent_reserves_and_holds, a_closed_backend_takes_no_writes,
+                a_backend_that_closes_lets_writes_end, only_renewed_intents_commit, only_open_intents_are_renewed,
+                copies_are_fenced_together, a_reap_is_bounded, a_write_is_dropped_once,
+                what_is_known_of_an_upload_reaches_cleanup, a_requeued_write_is_booked_once,
+                a_requeue_ends_the_claim, a_superseded_owner_still_commits, a_takeover_ends_leases_and_claims;
+            cleanups: a_claim_takes_what_is_due_once, a_settlement_releases_what_the_row_charged,
+                a_settlement_judges_each_row, a_stale_token_settles_nothing, stale_claims_are_freed_once,
+                depths_count_what_waits, claims_never_overlap;
+            contents: readers_have_time_to_finish, joined_content_goes_in_bounded_steps,
+                pieces_that_others_use_stay, a_count_that_drifted_kills_no_bytes,
+                closed_uploads_let_go_in_bounded_steps, answers_are_kept_for_their_time,
+                condemned_content_is_kept_for_its_time;
+            quotas: room_ends_at_the_byte, doomed_bytes_still_take_room, a_limit_can_change, no_books_no_room,
+                a_limit_holds_against_many;
+            identities: a_cluster_keeps_its_first_name, a_new_backend_has_no_mark, an_unconfirmed_mark_is_kept,
+                past_marks_are_kept, a_backend_is_frozen_and_thawed;
+            races: two_first_puts_leave_one_content, one_of_a_hundred_first_writers_wins,
+                one_of_a_hundred_replacing_writers_wins, complete_meets_a_part_sent_again, complete_meets_abort,
+                complete_meets_complete, bucket_delete_meets_put, copy_meets_delete_of_its_source,
+                reap_meets_commit, expanding_twice_counts_once, a_failing_unit_fails_alone,
+                a_storm_leaves_the_books_in_order;
+        }
+    };
+    ($scene:path; $($topic:ident: $($fact:ident),+;)+) => {
+        $(mod $topic {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $fact() {
+                let scene = $scene();
+                $crate::conformance::$topic::$fact(&scene).await;
+                $crate::conformance::books::check(&scene).await;
+            })+
+        })+
+    };
+}
+
+/// Fails unless this guard did.
+#[track_caller]
+fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
+    match outcome {
+        Err(Error::Guard(found)) if found == verdict => {}
+        other => panic!("expected {verdict:?}, got {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    const TOPICS: [&str; 12] = [
+        include_str!("books.rs"),
+        include_str!("buckets.rs"),
+        include_str!("objects.rs"),
+        include_str!("expired.rs"),
+        include_str!("listing.rs"),
+        include_str!("uploads.rs"),
+        include_str!("intents.rs"),
+        include_str!("cleanups.rs"),
+        include_str!("contents.rs"),
+        include_str!("quotas.rs"),
+        include_str!("identities.rs"),
+        include_str!("races.rs"),
+    ];
+
+    #[test]
+    fn every_fact_is_stamped() {
+        let stamps = include_str!("mod.rs");
+        let facts = TOPICS.iter().flat_map(|text| text.lines()).filter_map(|line| {
+            let name = line.strip_prefix("pub async fn ")?.strip_suffix("(scene: &Scene) {")?;
+            (name != "check").then_some(name)
+        });
+        for fact in facts {
+            assert!(stamps.contains(&format!(" {fact},")) || stamps.contains(&format!(" {fact};")), "{fact}");
+        }
+    }
+}

@@ -28,11 +28,20 @@ static MARKED: LazyLock<Release> = LazyLock::new(|| {
     Release::of(&Selector {
         referrers: "objects WHERE token = $1",
         column: "content_id",
-        dying_objects: "o.token = $1",
+        // Most rows carry no token, and `NOT (NULL = $1)` would overlook them.
+        dying_objects: "o.token IS NOT NULL AND o.token = $1",
         dying_pieces: NONE,
         dying_parts: NONE,
     })
 });
+
+const MARK: &str = "UPDATE objects SET token = $1 \
+     WHERE bucket_id = $2 AND key IN (SELECT value FROM json_each($3)) RETURNING key";
+
+/// A list of keys and `ETag`s. A join with it instead would search all of the bucket.
+const MARK_MATCHING: &str = "UPDATE objects SET token = $1 WHERE bucket_id = $2 \
+     AND (key, etag) IN (SELECT t.value ->> 0, t.value ->> 1 FROM json_each($3) t) \
+     AND (expires_at IS NULL OR expires_at > :now) AND (token IS NULL OR token <> $1) RETURNING key";
 
 /// One object, only if it still has this `ETag` where one is given.
 pub(super) async fn delete_one(
@@ -68,18 +77,15 @@ pub(super) async fn delete_many(
     token: ClaimToken,
 ) -> Result<Vec<ObjectKey>, Error> {
     let marker = params![token];
-    let list: Vec<(&str, Option<&str>)> =
-        targets.iter().map(|(key, etag)| (key.as_str(), etag.as_ref().map(ETag::as_str))).collect();
-    let list = json(&list);
+    let plain: Vec<&str> = targets.iter().filter(|(_, etag)| etag.is_none()).map(|(key, _)| key.as_str()).collect();
+    let plain = json(&plain);
+    let matching: Vec<(&str, &str)> =
+        targets.iter().filter_map(|(key, etag)| Some((key.as_str(), etag.as_ref()?.as_str()))).collect();
     let mut unit = Unit::new("delete_objects");
-    let marked = unit.run(
-        "UPDATE objects SET token = $1 FROM json_each($3) t \
-         WHERE bucket_id = $2 AND objects.key = t.value ->> 0 \
-         AND (t.value ->> 1 IS NULL OR (objects.etag = t.value ->> 1 \
-              AND (objects.expires_at IS NULL OR objects.expires_at > :now))) \
-         RETURNING objects.key",
-        params![token, bucket, &list],
-    );
+    let mut marked = vec![unit.run(MARK, params![token, bucket, &plain])];
+    if !matching.is_empty() {
+        marked.push(unit.run(MARK_MATCHING, params![token, bucket, json(&matching)]));
+    }
     unit.run(
         "SELECT q.id FROM pending_objects q JOIN objects o ON o.bucket_id = q.bucket_id AND o.key = q.key \
          WHERE o.token = $1 AND q.state = 'open' ORDER BY q.id /*lock*/",
@@ -87,12 +93,13 @@ pub(super) async fn delete_many(
     );
     MARKED.lock(&mut unit, &marker);
     MARKED.add_to(&mut unit, &marker, Reason::Delete);
-    unit.run("DELETE FROM objects WHERE token = $1", marker);
     // Keys that had no row may still have writes under way that this delete comes after.
     unit.run(
-        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $1 AND state = 'open' AND superseded = 0 \
-         AND key IN (SELECT t.value ->> 0 FROM json_each($2) t WHERE t.value ->> 1 IS NULL)",
-        params![bucket, &list],
+        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $2 AND state = 'open' AND superseded = 0 \
+         AND key IN (SELECT value FROM json_each($3) UNION SELECT key FROM objects WHERE token = $1)",
+        params![token, bucket, &plain],
     );
-    catalog.write(unit).await?[marked].rows.iter().map(|row| row.parse(0)).collect()
+    unit.run("DELETE FROM objects WHERE token = $1", marker);
+    let answers = catalog.write(unit).await?;
+    marked.iter().flat_map(|place| &answers[*place].rows).map(|row| row.parse(0)).collect()
 }

@@ -20,23 +20,30 @@ macro_rules! uploads {
 
 pub(super) const ONE_UPLOAD: &str = uploads!("WHERE id = $1");
 
-pub(super) const OPEN_UPLOADS: &str = uploads!(
-    "WHERE bucket_id = $1 AND state = 'open' AND (key, id) > ($2, $3) AND ($5 IS NULL OR key < $5) \
-     ORDER BY key, id LIMIT $4"
-);
+pub(super) const OPEN_UPLOADS: &str =
+    uploads!("WHERE bucket_id = $1 AND state = 'open' AND (key, id) > ($2, $3) ORDER BY key, id LIMIT $4");
+
+/// With a bound of its own, so that a page does not read on behind its prefix.
+pub(super) const OPEN_UPLOADS_BEFORE: &str =
+    uploads!("WHERE bucket_id = $1 AND state = 'open' AND (key, id) > ($2, $3) AND key < $5 ORDER BY key, id LIMIT $4");
 
 pub(super) const PARTS: &str = "SELECT number, content_id, length, md5, checksum, last_modified \
      FROM multipart_parts WHERE upload_id = $1 AND number > $2 ORDER BY number LIMIT $3";
 
-/// Moves the listed parts (`$3`: number and content) of upload `$1` into joined content `$2`.
+/// Moves the listed parts (`$3`: number and content) of upload `$1` into joined content `$2`. A join
+/// with the list instead would search all of it for every part.
 pub(super) const JOIN_PARTS: &str = "INSERT INTO content_parts \
      (joined_id, number, start, whole_id, offset, length, checksum) \
      SELECT $2, p.number, sum(p.length) OVER (ORDER BY p.number) - p.length, p.content_id, p.offset, p.length, \
-     p.checksum FROM json_each($3) t JOIN multipart_parts p \
-     ON p.upload_id = $1 AND p.number = t.value ->> 0 AND p.content_id = t.value ->> 1";
+     p.checksum FROM multipart_parts p WHERE p.upload_id = $1 \
+     AND (p.number, p.content_id) IN (SELECT t.value ->> 0, t.value ->> 1 FROM json_each($3) t)";
 
 pub(super) const TAKE_PARTS: &str = "DELETE FROM multipart_parts WHERE upload_id = $1 AND number IN \
      (SELECT t.value ->> 0 FROM json_each($2) t)";
+
+/// Tells cleanup that upload `$1`, now closed, still holds parts.
+pub(super) const NOTE_LEFTOVER: &str = "UPDATE multipart_uploads SET leftover = 1 WHERE id = $1 \
+     AND EXISTS (SELECT 1 FROM multipart_parts WHERE upload_id = $1)";
 
 pub(super) fn upload(row: &Row) -> Result<Upload, Error> {
     Ok(Upload {

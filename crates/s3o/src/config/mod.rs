@@ -50,6 +50,8 @@ pub struct Server {
     pub object_bytes_max: u64,
     /// The domain for virtual-host style.
     pub domain: Option<String>,
+    /// How many requests are answered at a time.
+    pub max_concurrent_requests: usize,
 }
 
 /// The admin door.

@@ -59,7 +59,6 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
     routing.finish();
     root.not_built(&NOT_BUILT);
     check_backends(&root, &config);
-    check_keys(&root, &config);
     root.finish();
     let faults = faults.into_inner();
     if faults.is_empty() { Ok(config) } else { Err(faults) }
@@ -69,19 +68,18 @@ fn check_backends(root: &Section<'_>, config: &Config) {
     if config.backends.is_empty() {
         root.fault("backends", "at least one backend is needed");
     }
-    let mut names = BTreeSet::new();
-    for backend in &config.backends {
-        if !names.insert(&backend.name) {
-            root.fault("backends", format!("the name {} is used twice", backend.name));
-        }
-    }
+    once_each(root, "backends", "name");
+    once_each(root, "access_keys", "access_key_id");
 }
 
-fn check_keys(root: &Section<'_>, config: &Config) {
-    let mut ids = BTreeSet::new();
-    for key in &config.access_keys {
-        if !ids.insert(&key.access_key_id) {
-            root.fault("access_keys", format!("the access_key_id {} is used twice", key.access_key_id));
+/// Notes entries of a list that say the same as an earlier one in a field that names them.
+fn once_each(root: &Section<'_>, list: &'static str, field: &'static str) {
+    let mut seen = BTreeSet::new();
+    for entry in root.list(list) {
+        if let Some(text) = entry.text(field)
+            && !seen.insert(text.clone())
+        {
+            entry.fault(field, format!("{text:?} is used twice"));
         }
     }
 }
@@ -95,12 +93,13 @@ fn local(port: u16) -> SocketAddr {
 }
 
 fn server(section: Section<'_>) -> Server {
-    section.not_built(&["tls", "max_concurrent_requests"]);
+    section.not_built(&["tls"]);
     let server = Server {
         listen: section.read("listen", address).unwrap_or(local(9000)),
         region: section.text("region").unwrap_or_else(|| "us-east-1".to_owned()),
         object_bytes_max: section.read("max_object_size", units::size).unwrap_or(5 * TEBIBYTE),
         domain: section.text("domain"),
+        max_concurrent_requests: section.count("max_concurrent_requests", 1000),
     };
     section.finish();
     server

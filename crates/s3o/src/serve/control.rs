@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use s3o_backend::Fleet;
+use s3o_catalog::Quotas;
 use s3o_server::admin::{AcceptError, BackendControl, Readiness, WorkerControl};
 use s3o_workers::{Error, Identity, Runner};
 
@@ -13,15 +13,16 @@ pub struct Controls {
     pub runner: Arc<Runner>,
     /// The identities of the backends.
     pub identity: Arc<Identity>,
-    /// The backends.
-    pub fleet: Arc<Fleet>,
+    /// The books, which tell whether the catalog answers.
+    pub quotas: Arc<dyn Quotas>,
 }
 
 #[async_trait]
 impl Readiness for Controls {
-    /// Ready means that a write has somewhere to go.
+    /// Ready means that the catalog answers: a backend that is away is an error of the requests
+    /// that need it, and the others go on.
     async fn ready(&self) -> bool {
-        self.fleet.views().iter().any(|view| view.writable)
+        self.quotas.books().await.is_ok()
     }
 }
 

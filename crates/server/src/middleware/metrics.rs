@@ -24,6 +24,7 @@ struct Asked {
 pub struct RequestMetrics {
     requests: Family<Answered, Counter>,
     durations: Family<Asked, Histogram, fn() -> Histogram>,
+    rejections: Counter,
 }
 
 fn durations() -> Histogram {
@@ -33,13 +34,17 @@ fn durations() -> Histogram {
 
 impl Default for RequestMetrics {
     fn default() -> Self {
-        Self { requests: Family::default(), durations: Family::new_with_constructor(durations) }
+        Self {
+            requests: Family::default(),
+            durations: Family::new_with_constructor(durations),
+            rejections: Counter::default(),
+        }
     }
 }
 
 impl RequestMetrics {
-    /// Registers `s3o_requests_total` and `s3o_request_duration_seconds` in a registry that has no
-    /// prefix of its own.
+    /// Registers `s3o_requests_total`, `s3o_request_duration_seconds` and
+    /// `s3o_admission_rejections_total` in a registry that has no prefix of its own.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -49,7 +54,16 @@ impl RequestMetrics {
             "Time from a request's header to its answer's header",
             metrics.durations.clone(),
         );
+        registry.register(
+            "s3o_admission_rejections",
+            "S3 requests that were turned away because too many were in flight",
+            metrics.rejections.clone(),
+        );
         metrics
+    }
+
+    pub(super) fn reject(&self) {
+        self.rejections.inc();
     }
 
     pub(super) fn record(&self, operation: &'static str, status: u16, duration: Duration) {
@@ -70,9 +84,11 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = RequestMetrics::register(&mut registry);
         metrics.record("GetObject", 200, Duration::from_millis(3));
+        metrics.reject();
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         assert!(text.contains(r#"s3o_requests_total{operation="GetObject",status="200"} 1"#), "{text}");
         assert!(text.contains(r#"s3o_request_duration_seconds_count{operation="GetObject"} 1"#), "{text}");
+        assert!(text.contains("s3o_admission_rejections_total 1"), "{text}");
     }
 }

@@ -60,6 +60,11 @@ impl Observer {
         }
     }
 
+    /// Counts a request that found no place.
+    pub fn count_rejection(&self) {
+        self.metrics.reject();
+    }
+
     /// Puts the identifier on the answer, counts it and logs it.
     pub fn finish<B>(&self, observed: &Observed, response: &mut Response<B>) {
         let notes = &observed.notes;

@@ -67,6 +67,14 @@ impl S3 for Door {
         acl::of_object(self, request).await
     }
 
+    async fn put_bucket_acl(&self, request: S3Request<dto::PutBucketAclInput>) -> Answer<dto::PutBucketAclOutput> {
+        acl::put_of_bucket(self, request).await
+    }
+
+    async fn put_object_acl(&self, request: S3Request<dto::PutObjectAclInput>) -> Answer<dto::PutObjectAclOutput> {
+        acl::put_of_object(self, request).await
+    }
+
     async fn get_bucket_tagging(
         &self,
         request: S3Request<dto::GetBucketTaggingInput>,

@@ -1,6 +1,7 @@
 //! GetObject and HeadObject.
 
 use futures_util::TryStreamExt as _;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPIRES};
 use http::{HeaderMap, HeaderValue};
 use http_body::Frame;
 use http_body_util::StreamBody;
@@ -86,10 +87,33 @@ pub async fn get(door: &Door, request: S3Request<GetObjectInput>) -> Answer<GetO
 /// Describes an object.
 pub async fn head(door: &Door, request: S3Request<HeadObjectInput>) -> Answer<HeadObjectOutput> {
     let input = request.input;
+    let overridden = overridden_headers(&input)?;
     let checksum_mode = input.checksum_mode;
     let found = door.engine.head_object(&wanted!(input)).await.map_err(refuse)?;
     let output = described!(HeadObjectOutput, &found, checksum_mode.as_ref());
-    Ok(S3Response::with_headers(output, extra_headers(&found, true)))
+    let mut headers = extra_headers(&found, true);
+    headers.extend(overridden);
+    Ok(S3Response::with_headers(output, headers))
+}
+
+/// The `response-*` parameters; for GetObject the protocol library sees to them.
+fn overridden_headers(input: &HeadObjectInput) -> Result<HeaderMap, Refusal> {
+    let expires = input.response_expires.clone().map(|moment| times::http_date(times::from_s3(moment)));
+    let given = [
+        (CACHE_CONTROL, &input.response_cache_control),
+        (CONTENT_DISPOSITION, &input.response_content_disposition),
+        (CONTENT_ENCODING, &input.response_content_encoding),
+        (CONTENT_LANGUAGE, &input.response_content_language),
+        (CONTENT_TYPE, &input.response_content_type),
+        (EXPIRES, &expires),
+    ];
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let Some(value) = value else { continue };
+        let invalid = |_| Refusal::because("InvalidArgument", format!("{value:?} cannot be the value of a header"));
+        headers.insert(name, HeaderValue::from_str(value).map_err(invalid)?);
+    }
+    Ok(headers)
 }
 
 fn wanted(range: Option<Range>, part_number: Option<i32>) -> Result<Wanted, Refusal> {
@@ -135,7 +159,7 @@ fn extra_headers(found: &Found, expires: bool) -> HeaderMap {
     if let Some(value) =
         attributes.headers.expires.as_ref().filter(|_| expires).and_then(|e| HeaderValue::from_str(e).ok())
     {
-        headers.insert(http::header::EXPIRES, value);
+        headers.insert(EXPIRES, value);
     }
     if !attributes.tags.is_empty() {
         headers.insert("x-amz-tagging-count", HeaderValue::from(attributes.tags.len()));
@@ -150,10 +174,26 @@ fn outgoing(body: ByteStream) -> StreamingBlob {
 
 #[cfg(test)]
 mod tests {
-    use super::wanted;
+    use super::{overridden_headers, wanted};
     use s3o_engine::Wanted;
     use s3o_model::range::RangeSpec;
-    use s3s::dto::Range;
+    use s3s::dto::{HeadObjectInput, Range};
+
+    fn head(change: impl FnOnce(&mut HeadObjectInput)) -> HeadObjectInput {
+        let mut builder = HeadObjectInput::builder();
+        builder.set_bucket("photos".into()).set_key("a".into());
+        let mut input = builder.build().unwrap();
+        change(&mut input);
+        input
+    }
+
+    #[test]
+    fn overrides_are_headers_and_nothing_more() {
+        let plain = head(|input| input.response_content_type = Some("image/png".into()));
+        assert_eq!(overridden_headers(&plain).unwrap()["content-type"], "image/png");
+        let split = head(|input| input.response_cache_control = Some("a\r\nset-cookie: b".into()));
+        assert_eq!(overridden_headers(&split).unwrap_err().code, "InvalidArgument");
+    }
 
     #[test]
     fn a_range_or_a_part_but_not_both() {

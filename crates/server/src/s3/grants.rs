@@ -73,6 +73,7 @@ fn needed(operation: &str) -> Access {
         | "UploadPartCopy"
         | "CompleteMultipartUpload"
         | "AbortMultipartUpload"
+        | "PutObjectAcl"
         | "PutObjectTagging"
         | "DeleteObjectTagging" => Access::ReadWrite,
         _ if operation.starts_with("Get") || operation.starts_with("Head") || operation.starts_with("List") => {
@@ -112,10 +113,10 @@ mod tests {
         for operation in ["GetObject", "HeadBucket", "ListParts", "GetBucketTagging"] {
             assert_eq!(needed(operation), Access::ReadOnly, "{operation}");
         }
-        for operation in ["PutObject", "DeleteObjects", "UploadPartCopy", "PutObjectTagging"] {
+        for operation in ["PutObject", "DeleteObjects", "UploadPartCopy", "PutObjectTagging", "PutObjectAcl"] {
             assert_eq!(needed(operation), Access::ReadWrite, "{operation}");
         }
-        for operation in ["CreateBucket", "DeleteBucket", "PutBucketTagging", "SomethingNew"] {
+        for operation in ["CreateBucket", "DeleteBucket", "PutBucketTagging", "PutBucketAcl", "SomethingNew"] {
             assert_eq!(needed(operation), Access::Admin, "{operation}");
         }
     }

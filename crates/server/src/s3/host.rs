@@ -6,6 +6,7 @@ use s3s::S3Result;
 use s3s::host::{S3Host, VirtualHost};
 
 /// Reads buckets from names below one domain; any other host means path style.
+#[derive(Debug, Clone)]
 pub struct Domain(String);
 
 impl Domain {
@@ -14,8 +15,10 @@ impl Domain {
         Self(domain.trim_end_matches('.').to_ascii_lowercase())
     }
 
-    fn bucket_of(&self, host: &str) -> Option<String> {
+    /// The bucket in a host name.
+    pub fn bucket_of(&self, host: &str) -> Option<String> {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
+        let name = name.strip_suffix('.').unwrap_or(&name);
         let bucket = name.strip_suffix(&self.0)?.strip_suffix('.')?;
         Some(bucket.to_owned())
     }
@@ -40,6 +43,7 @@ mod tests {
         let domain = Domain::new("S3.example.com");
         assert_eq!(domain.bucket_of("photos.s3.example.com:9000").as_deref(), Some("photos"));
         assert_eq!(domain.bucket_of("a.b.s3.example.com").as_deref(), Some("a.b"));
+        assert_eq!(domain.bucket_of("photos.s3.example.com.").as_deref(), Some("photos"));
         for host in ["s3.example.com", "localhost:9000", "xs3.example.com", "127.0.0.1:9000"] {
             assert_eq!(domain.bucket_of(host), None, "{host}");
         }

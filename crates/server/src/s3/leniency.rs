@@ -1,12 +1,12 @@
 //! Reads with headers that S3 ignores and the protocol library refuses.
 //!
 //! Several ranges, ranges that make no sense and dates that are none count as if they were not
-//! there. They may be signed, so they can only be dropped once the signature has been checked:
+//! there, and numbers beyond all sizes as the highest one. They may be signed, so they can only be dropped once the signature has been checked:
 //! such a request takes a second way through the library, without them and without its signature.
 
 use async_trait::async_trait;
 use http::header::{AUTHORIZATION, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
-use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use s3s::dto::{Range, Timestamp, TimestampFormat};
 use s3s::route::S3Route;
 use s3s::service::S3Service;
@@ -14,6 +14,10 @@ use s3s::{Body, S3Request, S3Response, S3Result};
 
 use super::refusal::Refusal;
 use super::signed_headers;
+use super::url_encoding::parameters;
+
+/// The highest position that the protocol library knows.
+const POSITION_MAX: u64 = i64::MAX.unsigned_abs();
 
 /// The access key whose signature on a request was checked before.
 #[derive(Clone)]
@@ -49,7 +53,8 @@ impl S3Route for Leniency {
 
 /// The headers of a read that count as if they were not there.
 fn ignored(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
-    let is_range = |text: &str| Range::parse(text).is_ok();
+    // The library takes a suffix without a length for one of no bytes.
+    let is_range = |text: &str| Range::parse(text).is_ok() && text != "bytes=-";
     let is_date = |text: &str| Timestamp::parse(TimestampFormat::HttpDate, text).is_ok();
     let senseless = |name: &HeaderName, makes_sense: &dyn Fn(&str) -> bool| {
         headers.get(name).is_some_and(|value| !value.is_empty() && !value.to_str().is_ok_and(makes_sense))
@@ -64,15 +69,38 @@ fn ignored(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
 
 fn without_ignored(mut headers: HeaderMap) -> HeaderMap {
     let names: Vec<_> = ignored(&headers).chain([AUTHORIZATION]).collect();
+    let within = headers.get(RANGE).and_then(|value| within_bounds(value.to_str().ok()?));
     for name in names {
         headers.remove(name);
+    }
+    if let Some(range) = within {
+        headers.insert(RANGE, range);
     }
     headers
 }
 
+/// The same range in numbers that the library can hold; no object has bytes beyond them.
+fn within_bounds(range: &str) -> Option<HeaderValue> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let bounded = |digits: &str| match digits.parse::<u64>() {
+        _ if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) => None,
+        Ok(number) => Some(number.min(POSITION_MAX)),
+        Err(_) => Some(POSITION_MAX),
+    };
+    let text = match (bounded(first), bounded(last)) {
+        (Some(first), Some(last)) => format!("bytes={first}-{last}"),
+        (Some(first), None) if last.is_empty() => format!("bytes={first}-"),
+        (None, Some(length)) if first.is_empty() => format!("bytes=-{length}"),
+        _ => return None,
+    };
+    Range::parse(&text).ok()?;
+    HeaderValue::from_str(&text).ok()
+}
+
 fn without_signature(uri: &Uri) -> Result<Uri, Refusal> {
     let Some(query) = uri.query() else { return Ok(uri.clone()) };
-    let kept: Vec<_> = query.split('&').filter(|pair| !pair.starts_with("X-Amz-Signature=")).collect();
+    let is_signature = |pair: &&str| parameters(pair).any(|(name, _)| name == "X-Amz-Signature");
+    let kept: Vec<_> = query.split('&').filter(|pair| !is_signature(pair)).collect();
     let text = format!("{}?{}", uri.path(), kept.join("&"));
     text.parse().map_err(|_| Refusal::new("InvalidURI"))
 }
@@ -92,6 +120,7 @@ mod tests {
             ("range", "bytes=5-2"),
             ("range", "bytes=0-1,4-5"),
             ("range", "lines=1-2"),
+            ("range", "bytes=-"),
             ("if-modified-since", "yesterday"),
             ("if-unmodified-since", "0"),
         ] {
@@ -105,6 +134,18 @@ mod tests {
             ("if-match", "x"),
         ] {
             assert_eq!(ignored(&headers(name, value)).count(), 0, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_range_beyond_all_numbers_is_cut_to_what_there_can_be() {
+        for (range, cut) in [
+            ("bytes=0-18446744073709551616", "bytes=0-9223372036854775807"),
+            ("bytes=18446744073709551615-", "bytes=9223372036854775807-"),
+            ("bytes=-99999999999999999999", "bytes=-9223372036854775807"),
+        ] {
+            assert_eq!(ignored(&headers("range", range)).count(), 1, "{range}");
+            assert_eq!(without_ignored(headers("range", range))["range"], cut);
         }
     }
 

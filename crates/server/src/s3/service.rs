@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST, RETRY_AFTER};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -22,9 +23,10 @@ use super::host::Domain;
 use super::leniency::Leniency;
 use super::names::OurNames;
 use super::refusal::{Refusal, usual};
+use super::xml_body::Style;
 use super::{error_body, framing, gate, xml_body, xml_text};
-use crate::ResponseBody;
-use crate::middleware::{Observed, Observer, RequestNotes};
+use crate::middleware::{Admission, Connection, Held, Observed, Observer, RequestNotes, STALLED, watch};
+use crate::{BoxError, ResponseBody};
 
 /// How the door presents itself.
 #[derive(Debug, Clone)]
@@ -33,27 +35,32 @@ pub struct S3Options {
     pub region: String,
     /// The domain below which host names are buckets.
     pub domain: Option<String>,
+    /// How many requests are answered at a time; more are told to slow down.
+    pub max_concurrent_requests: usize,
 }
 
 /// The S3 door, as a hyper service.
 #[derive(Clone)]
 pub struct Service {
     inner: S3Service,
+    domain: Option<Domain>,
     observer: Observer,
+    admission: Admission,
 }
 
 /// Builds the S3 door.
 #[must_use]
 pub fn service(engine: Arc<Engine>, keys: SharedKeys, options: S3Options, observer: Observer) -> Service {
     let door = Door { engine, keys: keys.clone(), region: options.region };
-    let domain = options.domain.as_deref();
-    let behind = builder(&door, keys.clone(), domain).build();
-    let mut front = builder(&door, keys, domain);
+    let domain = options.domain.as_deref().map(Domain::new);
+    let behind = builder(&door, keys.clone(), domain.clone()).build();
+    let mut front = builder(&door, keys, domain.clone());
     front.set_route(Leniency { behind });
-    Service { inner: front.build(), observer }
+    let admission = Admission::new(options.max_concurrent_requests);
+    Service { inner: front.build(), domain, observer, admission }
 }
 
-fn builder(door: &Door, keys: SharedKeys, domain: Option<&str>) -> S3ServiceBuilder {
+fn builder(door: &Door, keys: SharedKeys, domain: Option<Domain>) -> S3ServiceBuilder {
     let mut builder = S3ServiceBuilder::new(door.clone());
     let grants = Grants::new(keys);
     builder.set_auth(grants.clone());
@@ -61,7 +68,7 @@ fn builder(door: &Door, keys: SharedKeys, domain: Option<&str>) -> S3ServiceBuil
     builder.set_validation(OurNames);
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(protocol_limits()))));
     if let Some(domain) = domain {
-        builder.set_host(Domain::new(domain));
+        builder.set_host(domain);
     }
     builder
 }
@@ -74,23 +81,50 @@ fn protocol_limits() -> S3Config {
 
 impl Service {
     /// Answers one request.
-    pub async fn answer(&self, mut request: Request<Body>) -> Response<ResponseBody> {
+    pub async fn answer<B>(&self, mut request: Request<B>) -> Response<ResponseBody>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
         let observed = self.observer.begin(&mut request);
-        let method = request.method().clone();
-        let response = match self.call(request, observed.notes()).await {
+        let (parts, body) = request.into_parts();
+        let method = parts.method.clone();
+        let (body, rest) = watch(&parts, body, observed.notes());
+        let place = self.admission.admit();
+        let answered = match &place {
+            Some(_) => self.call(Request::from_parts(parts, Body::http_body(body)), observed.notes()).await,
+            None => Err(self.turn_away()),
+        };
+        let mut response = match answered {
             Ok(response) => finish_body(response, &method, &observed),
             Err(refusal) => refused(&refusal, &method, &observed),
         };
-        let mut response = response.map(into_response_body);
+        if rest.settle().await == Connection::Ends {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let mut response = response.map(|body| Held::new(body, place).boxed_unsync());
         self.observer.finish(&observed, &mut response);
         response
+    }
+
+    fn style(&self, request: &Parts) -> Style {
+        let host = request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        match self.domain.as_ref().and_then(|domain| domain.bucket_of(host)) {
+            Some(_) => Style::VirtualHost,
+            None => Style::Path,
+        }
+    }
+
+    fn turn_away(&self) -> Refusal {
+        self.observer.count_rejection();
+        Refusal::new("SlowDown").with_header(RETRY_AFTER, "1")
     }
 
     async fn call(&self, request: Request<Body>, notes: &RequestNotes) -> Result<HttpResponse, Refusal> {
         let (parts, body) = request.into_parts();
         gate::check(&parts)?;
         let body = framing::bounded(&parts.headers, body);
-        let body = xml_body::watch(&parts, body, notes)?;
+        let body = xml_body::watch(&parts, self.style(&parts), body, notes)?;
         self.inner.call(Request::from_parts(parts, body)).await.map_err(|error| {
             tracing::error!(?error, "the protocol library gave no answer");
             Refusal::new("InternalError")
@@ -105,12 +139,8 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let service = self.clone();
-        Box::pin(async move { Ok(service.answer(request.map(Body::from)).await) })
+        Box::pin(async move { Ok(service.answer(request).await) })
     }
-}
-
-fn into_response_body(body: Body) -> ResponseBody {
-    body.boxed_unsync()
 }
 
 /// Completes error documents and keeps others well-formed; object bodies pass untouched.
@@ -151,8 +181,11 @@ fn complete_error(response: &HttpResponse, method: &Method, observed: &Observed)
 }
 
 /// The protocol library calls every body that it could not read an internal error, without a
-/// message; ours always have one.
+/// message; ours always have one. A body that stalled explains whatever else went wrong.
 fn body_fault(code: &str, message: Option<&str>, method: &Method, notes: &RequestNotes) -> Option<&'static str> {
+    if notes.body_fault() == Some(STALLED) {
+        return Some(STALLED);
+    }
     let unread = code == "InternalError" && message.is_none() && matches!(*method, Method::PUT | Method::POST);
     unread.then(|| notes.body_fault().unwrap_or("XAmzContentSHA256Mismatch"))
 }

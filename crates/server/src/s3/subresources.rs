@@ -4,7 +4,7 @@
 //! that carries one is never answered as if it were not there.
 
 use super::refusal::Refusal;
-use super::url_encoding::decode_query_piece;
+use super::url_encoding::parameters;
 
 const NONE: &[&str] = &[];
 const TAGGED_OBJECT: &[&str] = &["tagging", "versionId"];
@@ -42,6 +42,7 @@ const OFFERED: &[(&str, &[&str])] = &[
     ("GetBucketLocation", &["location"]),
     ("GetBucketVersioning", &["versioning"]),
     ("GetBucketAcl", &["acl"]),
+    ("PutBucketAcl", &["acl"]),
     ("GetBucketTagging", &["tagging"]),
     ("PutBucketTagging", &["tagging"]),
     ("DeleteBucketTagging", &["tagging"]),
@@ -52,6 +53,7 @@ const OFFERED: &[(&str, &[&str])] = &[
     ("DeleteObject", &["versionId"]),
     ("DeleteObjects", &["delete"]),
     ("GetObjectAcl", &["acl", "versionId"]),
+    ("PutObjectAcl", &["acl", "versionId"]),
     ("GetObjectAttributes", &["attributes", "versionId"]),
     ("GetObjectTagging", TAGGED_OBJECT),
     ("PutObjectTagging", TAGGED_OBJECT),
@@ -76,9 +78,9 @@ pub fn offered(operation: &str) -> Option<&'static str> {
 pub fn check(operation: &str, query: Option<&str>) -> Result<(), Refusal> {
     let not_offered = || Refusal::because("NotImplemented", format!("{operation} is not implemented"));
     let (_, known) = OFFERED.iter().find(|(name, _)| *name == operation).ok_or_else(not_offered)?;
-    let unknown = names(query.unwrap_or_default()).find(|name| !is_known(known, name));
+    let unknown = parameters(query.unwrap_or_default()).find(|(name, _)| !is_known(known, name));
     match unknown {
-        Some(name) => {
+        Some((name, _)) => {
             Err(Refusal::because("NotImplemented", format!("The query parameter {name} is not implemented here")))
         }
         None => Ok(()),
@@ -88,13 +90,6 @@ pub fn check(operation: &str, query: Option<&str>) -> Result<(), Refusal> {
 fn is_known(known: &[&str], name: &str) -> bool {
     let signing = name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"));
     signing || name == "x-id" || known.contains(&name)
-}
-
-fn names(query: &str) -> impl Iterator<Item = String> {
-    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let name = pair.split('=').next().unwrap_or_default();
-        decode_query_piece(name).unwrap_or_else(|| name.to_owned())
-    })
 }
 
 #[cfg(test)]
@@ -132,8 +127,7 @@ mod tests {
 
     #[test]
     fn operations_that_are_not_offered_say_so() {
-        for operation in ["GetBucketPolicy", "PutBucketCors", "ListObjectVersions", "PutObjectAcl", "GetObjectTorrent"]
-        {
+        for operation in ["GetBucketPolicy", "PutBucketCors", "ListObjectVersions", "GetObjectTorrent"] {
             assert_eq!(check(operation, None).unwrap_err().status.as_u16(), 501, "{operation}");
         }
     }

@@ -58,9 +58,25 @@ pub fn decode_query_piece(piece: &str) -> Option<String> {
     percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
+/// The parameters of a query, decoded: a name may be written in many ways, and all of them count.
+pub fn parameters(query: &str) -> impl Iterator<Item = (String, String)> {
+    let decoded = |piece: &str| decode_query_piece(piece).unwrap_or_else(|| piece.to_owned());
+    query.split('&').filter(|pair| !pair.is_empty()).map(move |pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), decoded(value))
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{NameEncoding, decode_query_piece};
+    use super::{NameEncoding, decode_query_piece, parameters};
+
+    #[test]
+    fn parameters_are_known_however_they_are_written() {
+        let found: Vec<_> = parameters("a=1&&%62=x+y%3D&c").collect();
+        let expected = [("a", "1"), ("b", "x y="), ("c", "")];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
 
     #[test]
     fn names_are_encoded_except_slashes() {

@@ -3,6 +3,8 @@
 //! Units that wait are committed together: one transaction, a savepoint each, one fsync. The next
 //! group forms while the last one is in flight. Nothing is acknowledged before its COMMIT.
 
+#[cfg(test)]
+mod facts;
 mod open;
 mod readers;
 mod statement;

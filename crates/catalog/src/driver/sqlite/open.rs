@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::statement::translate;
@@ -29,7 +30,13 @@ pub(super) fn connect(path: &Path) -> Result<Connection, Error> {
 pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     let lock = lock_file(path)?;
     let mut writer = connect(path)?;
+    // What is refused keeps its log too; closing would fold it into the file.
+    let fold_log_on_close = |fold: bool| {
+        writer.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !fold).map(drop).map_err(translate)
+    };
+    fold_log_on_close(false)?;
     check_ours(&writer)?;
+    fold_log_on_close(true)?;
     configure(&writer)?;
     migrate(&mut writer)?;
     Ok(Opened { writer, lock })

@@ -108,9 +108,12 @@ impl Session {
         self.execute("BEGIN IMMEDIATE").map_err(drop)?;
         let mut outcomes = Vec::with_capacity(group.len());
         for job in group {
-            outcomes.push(self.within_savepoint(&job.unit));
-            if self.connection.is_autocommit() {
-                return Err(());
+            match self.within_savepoint(&job.unit) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(_) => {
+                    self.roll_back();
+                    return Err(());
+                }
             }
         }
         if self.commit().is_err() {
@@ -120,18 +123,17 @@ impl Session {
         Ok(outcomes)
     }
 
-    fn within_savepoint(&mut self, unit: &Unit) -> Outcome {
+    /// Runs one unit of a group. `Err` means that the group's transaction is gone, or that it may
+    /// hold a part of this unit: it must not be committed.
+    fn within_savepoint(&mut self, unit: &Unit) -> Result<Outcome, Error> {
         self.execute("SAVEPOINT unit")?;
-        match self.statements(unit) {
-            Ok(answers) => self.execute("RELEASE unit").map(|()| answers),
-            Err(error) => {
-                if !self.connection.is_autocommit() {
-                    self.execute("ROLLBACK TO unit")?;
-                    self.execute("RELEASE unit")?;
-                }
-                Err(error)
-            }
+        let outcome = self.statements(unit);
+        match &outcome {
+            Ok(_) => {}
+            Err(error) if self.connection.is_autocommit() => return Err(error.clone()),
+            Err(_) => self.execute("ROLLBACK TO unit")?,
         }
+        self.execute("RELEASE unit").map(|()| outcome)
     }
 
     /// Runs one unit in a transaction of its own.

@@ -27,7 +27,9 @@ CREATE TABLE contents (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX contents_dedup ON contents (dedup_bucket, sha256, size_bytes)
     WHERE state = 'live' AND dedup_bucket IS NOT NULL;
-CREATE INDEX contents_condemned ON contents (kind, condemned_at, id) WHERE state = 'condemned';
+-- The kind is no column of these: a unit that releases content would then search all that was condemned lately.
+CREATE INDEX contents_condemned_whole ON contents (condemned_at) WHERE state = 'condemned' AND kind = 'whole';
+CREATE INDEX contents_condemned_joined ON contents (condemned_at) WHERE state = 'condemned' AND kind = 'joined';
 
 CREATE TABLE objects (
     bucket_id              INTEGER NOT NULL REFERENCES buckets (id),
@@ -128,7 +130,8 @@ CREATE TABLE cleanup_queue (
     created_at       INTEGER NOT NULL,
     UNIQUE (backend_name, physical_key)
 ) STRICT;
-CREATE INDEX cleanup_queue_due ON cleanup_queue (backend_name, due, id);
+CREATE INDEX cleanup_queue_due ON cleanup_queue (backend_name, due, id) WHERE token IS NULL;
+CREATE INDEX cleanup_queue_claimed ON cleanup_queue (claimed_at) WHERE token IS NOT NULL;
 
 CREATE TABLE multipart_uploads (
     id          TEXT PRIMARY KEY,
@@ -141,10 +144,13 @@ CREATE TABLE multipart_uploads (
     created_at  INTEGER NOT NULL,
     state       TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'completed', 'aborted')),
     answer      TEXT,
-    closed_at   INTEGER
+    closed_at   INTEGER,
+    -- 1 while a closed upload still holds parts, so that cleanup finds it among those kept for their answer.
+    leftover    INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX multipart_uploads_open ON multipart_uploads (bucket_id, key, id) WHERE state = 'open';
-CREATE INDEX multipart_uploads_closed ON multipart_uploads (closed_at) WHERE state <> 'open';
+CREATE INDEX multipart_uploads_closed ON multipart_uploads (state, closed_at);
+CREATE INDEX multipart_uploads_leftover ON multipart_uploads (closed_at) WHERE leftover = 1;
 
 CREATE TABLE multipart_parts (
     upload_id        TEXT NOT NULL REFERENCES multipart_uploads (id),

@@ -1,0 +1,147 @@
+//! Facts about cleanups.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use s3o_model::cleanup::{Cleanup, Outcome};
+
+use super::scene::{Scene, at_once, backend};
+use crate::{Cleanups, Depths, Intents, Late, params};
+
+/// A queue of this many rows, of 1, 2, 3... bytes.
+async fn queue(scene: &Scene, rows: u64) -> Vec<String> {
+    let bucket = scene.bucket("queue").await;
+    let mut keys = Vec::new();
+    for number in 1..=rows {
+        let intent = scene.staged(bucket, &format!("k{number:04}"), number).await;
+        scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
+        keys.push(intent.physical_key);
+    }
+    keys
+}
+
+fn retry(delay: Duration) -> Outcome {
+    Outcome::Retry { delay, why: "access denied".to_owned() }
+}
+
+/// A claim takes what is due in its lane, the longest due first, up to its limit, once.
+pub async fn a_claim_takes_what_is_due_once(scene: &Scene) {
+    let keys = queue(scene, 5).await;
+    scene.change("UPDATE cleanup_queue SET due = due + 1000 - id", vec![]).await;
+    assert_eq!(scene.claim(9).await.1, [], "nothing is due");
+    scene.clock.advance(Duration::from_secs(1));
+    let claimant = scene.claimant();
+    let elsewhere = scene.catalog.claim_cleanups(&backend("cloud"), 9, &claimant).await.expect("claimed");
+    assert_eq!(elsewhere, []);
+    let names = |claimed: Vec<Cleanup>| claimed.into_iter().map(|c| c.physical_key).collect::<BTreeSet<_>>();
+    assert_eq!(names(scene.claim(2).await.1), BTreeSet::from([keys[4].clone(), keys[3].clone()]));
+    assert_eq!(names(scene.claim(9).await.1), keys[..3].iter().cloned().collect());
+    assert_eq!(scene.claim(9).await.1, []);
+}
+
+/// Done rows go and release exactly what they charged.
+pub async fn a_settlement_releases_what_the_row_charged(scene: &Scene) {
+    queue(scene, 4).await;
+    assert_eq!(scene.booked().await, (0, 10, 0));
+    let (token, mut claimed) = scene.claim(9).await;
+    claimed.sort_by_key(|cleanup| cleanup.id);
+    assert_eq!(scene.settle(token, &claimed[1..2], &Outcome::Done).await, 1);
+    assert_eq!(scene.booked().await, (0, 8, 0));
+    assert_eq!(scene.settle(token, &claimed[3..], &Outcome::DoneAbsent).await, 1);
+    assert_eq!(scene.booked().await, (0, 4, 0));
+    assert_eq!(scene.settle(token, &claimed, &Outcome::Done).await, 2, "two were settled before");
+    assert_eq!((scene.booked().await, scene.queued().await), ((0, 0, 0), vec![]));
+}
+
+/// One settlement may say something else of every row.
+pub async fn a_settlement_judges_each_row(scene: &Scene) {
+    queue(scene, 4).await;
+    let (token, mut claimed) = scene.claim(9).await;
+    claimed.sort_by_key(|cleanup| cleanup.id);
+    let wait = Outcome::Wait { delay: Duration::from_secs(5), why: "nobody can tell".to_owned() };
+    let outcomes = [Outcome::Done, Outcome::Deferred, wait, retry(Duration::from_secs(9))];
+    let settlements: Vec<crate::Settlement> =
+        claimed.iter().zip(outcomes).map(|(row, outcome)| crate::Settlement { id: row.id, outcome }).collect();
+    assert_eq!(scene.catalog.settle_cleanups(token, &settlements).await.expect("settled"), 4);
+    let due = |claimed: &[Cleanup]| claimed.iter().map(|c| (c.id, c.attempts)).collect::<Vec<_>>();
+    assert_eq!(due(&scene.claim(9).await.1), [(claimed[1].id, 0)], "what is away stays due");
+    scene.clock.advance(Duration::from_secs(5));
+    assert_eq!(due(&scene.claim(9).await.1), [(claimed[2].id, 0)], "waiting spends no attempt");
+    scene.clock.advance(Duration::from_secs(4));
+    assert_eq!(due(&scene.claim(9).await.1), [(claimed[3].id, 1)], "a refusal spends one");
+    let said = scene.rows("SELECT last_error FROM cleanup_queue WHERE attempts = 1", vec![]).await;
+    assert_eq!(said[0].text(0).expect("what it said"), "access denied");
+}
+
+/// A token that is no longer on the row settles nothing, whatever it says.
+pub async fn a_stale_token_settles_nothing(scene: &Scene) {
+    queue(scene, 2).await;
+    let (stale, claimed) = scene.claim(9).await;
+    scene.settle(stale, &claimed, &Outcome::Deferred).await;
+    let (token, again) = scene.claim(9).await;
+    for outcome in [Outcome::Done, Outcome::Deferred, retry(Duration::from_secs(9))] {
+        assert_eq!(scene.settle(stale, &claimed, &outcome).await, 0);
+    }
+    assert_eq!((scene.booked().await, scene.claim(9).await.1), ((0, 3, 0), vec![]), "the claim stands");
+    assert_eq!(scene.settle(token, &again, &retry(Duration::ZERO)).await, 2);
+    assert!(scene.claim(9).await.1.iter().all(|cleanup| cleanup.attempts == 1));
+}
+
+/// Claims older than the grace are freed, each once, and said to be; younger ones stand.
+pub async fn stale_claims_are_freed_once(scene: &Scene) {
+    queue(scene, 3).await;
+    let (old, claimed) = scene.claim(2).await;
+    scene.clock.advance(Duration::from_mins(9));
+    let (young, rest) = scene.claim(2).await;
+    scene.clock.advance(Duration::from_mins(1));
+    let grace = Duration::from_mins(10);
+    let freed = scene.catalog.free_stale_claims(grace).await.expect("freed");
+    assert_eq!(freed, [backend("disk"), backend("disk")]);
+    assert_eq!(scene.catalog.free_stale_claims(grace).await.expect("freed"), []);
+    assert_eq!(scene.settle(old, &claimed, &Outcome::Done).await, 0);
+    assert_eq!(scene.settle(young, &rest, &Outcome::Done).await, 1);
+    let (_, again) = scene.claim(9).await;
+    assert_eq!(again.iter().map(|cleanup| cleanup.attempts).collect::<Vec<_>>(), [0, 0]);
+}
+
+/// Depths count what waits.
+pub async fn depths_count_what_waits(scene: &Scene) {
+    queue(scene, 2).await;
+    let other = scene.bucket("other").await;
+    let closed = scene.upload(other, "a").await;
+    crate::Uploads::abort_upload(&scene.catalog, closed).await.expect("aborted");
+    let open = scene.upload(other, "b").await;
+    scene.staged_part(open, 1, 1).await;
+    let depths = scene.catalog.depths().await.expect("counted");
+    assert_eq!(depths, Depths { cleanups: 2, intents: 1, uploads: 1 });
+}
+
+/// Six claimers at once never hold the same row, and together they get all of them.
+pub async fn claims_never_overlap(scene: &Scene) {
+    const ROWS: i64 = 3_000;
+    const FILL: &str = "INSERT INTO cleanup_queue \
+         (backend_name, physical_key, size_bytes, stripe, reason, due, created_at) \
+         WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $1) \
+         SELECT 'disk', 'k' || n, 1, 0, 'delete', :now, :now FROM numbers";
+    scene.attach("disk", None).await;
+    scene.change(FILL, params![ROWS]).await;
+    scene.change("UPDATE backend_quotas SET orphan_bytes = $1", params![ROWS]).await;
+    let claimers = (0..6).map(|_| {
+        let scene = scene.clone();
+        async move {
+            let mut mine = Vec::new();
+            loop {
+                let (token, claimed) = scene.claim(37).await;
+                if claimed.is_empty() {
+                    return mine;
+                }
+                assert_eq!(scene.settle(token, &claimed, &Outcome::Done).await, claimed.len());
+                mine.extend(claimed.into_iter().map(|cleanup| cleanup.physical_key));
+            }
+        }
+    });
+    let all: Vec<String> = at_once(claimers.collect()).await.into_iter().flatten().collect();
+    assert_eq!(all.len(), usize::try_from(ROWS).expect("small"));
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    assert_eq!(scene.booked().await, (0, 0, 0));
+}

@@ -1,0 +1,133 @@
+//! How SQLite goes about our statements: every one that a role runs is recorded and explained. A
+//! statement that reads through a table which grows is a fault, however fast it is on little.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use s3o_model::cleanup::{BackendUpload, Outcome};
+use s3o_model::conditions::WriteCondition;
+use s3o_model::listing::ListQuery;
+use s3o_model::object::Tags;
+
+use super::{Mode, Sqlite, clock, options};
+use crate::conformance::scene::{Scene, bucket_name, key};
+use crate::unit::{Answer, Row, Statement, Unit};
+use crate::{Buckets, Cleanups, Driver, Effort, Error, Intents, Late, Objects, PartSource, Uploads};
+
+/// Remembers every statement that passes.
+struct Recorder {
+    inner: Sqlite,
+    seen: Mutex<BTreeSet<&'static str>>,
+}
+
+#[async_trait]
+impl Driver for Recorder {
+    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+        self.seen.lock().expect("a lock").extend(unit.statements.iter().map(|statement| statement.sql));
+        self.inner.write(unit).await
+    }
+
+    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        self.seen.lock().expect("a lock").insert(query.sql);
+        self.inner.read(query).await
+    }
+
+    fn effort(&self) -> Effort {
+        self.inner.effort()
+    }
+}
+
+/// Calls every method that requests and workers call often.
+async fn everyday_life(scene: &Scene) {
+    let bucket = scene.bucket("life").await;
+    let content = scene.put(bucket, "a", 5).await;
+    scene.put(bucket, "a", 5).await;
+    let etag = scene.resolve("life", "a").await.object.expect("there").etag;
+    for condition in [WriteCondition::IfMatch(Some(etag.clone())), WriteCondition::IfMatch(None)] {
+        scene.commit(&scene.staged(bucket, "a", 1).await, condition).await.expect("committed");
+    }
+    scene.commit(&scene.staged(bucket, "b", 1).await, WriteCondition::IfAbsent).await.expect("committed");
+    scene.copy((content, 5), bucket, "c").await.expect_err("it is condemned");
+    scene.copy((scene.put(bucket, "d", 1).await, 1), bucket, "c").await.expect("copied");
+    let object = scene.resolve("life", "c").await.object.expect("there");
+    scene.catalog.set_object_tags(&object, &Tags::new()).await.expect("tagged");
+    for prefix in ["", "a"] {
+        let query = ListQuery { prefix: prefix.to_owned(), limit: 10, ..Default::default() };
+        scene.catalog.list_objects(bucket, query).await.expect("listed");
+    }
+    for prefix in ["", "a"] {
+        scene.catalog.open_uploads(bucket, prefix, ("", ""), 10).await.expect("listed");
+    }
+    multipart_life(scene, bucket).await;
+    scene.catalog.delete_object(bucket, &key("c"), Some(&object.etag)).await.expect("deleted");
+    assert!(scene.delete(bucket, "d").await);
+    let targets = [(key("a"), None), (key("b"), Some(etag))];
+    scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
+    let intent = scene.staged(bucket, "e", 1).await;
+    scene.catalog.renew(&[intent.id], Duration::from_secs(9)).await.expect("renewed");
+    scene.catalog.note_upload(intent.id, &BackendUpload::Starting).await.expect("noted");
+    scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
+    scene.catalog.requeue(&intent, None).await.expect("queued");
+    let (token, claimed) = scene.claim(3).await;
+    let later = Outcome::Wait { delay: Duration::ZERO, why: String::new() };
+    scene.settle(token, &claimed[..1], &later).await;
+    scene.settle(token, &claimed[1..2], &Outcome::Deferred).await;
+    scene.clock.advance(Duration::from_hours(1));
+    scene.catalog.free_stale_claims(Duration::from_mins(1)).await.expect("freed");
+    scene.catalog.bucket(&bucket_name("life")).await.expect("a look");
+    scene.clean_up().await;
+    scene.catalog.delete_bucket(bucket).await.expect_err("not empty");
+}
+
+async fn multipart_life(scene: &Scene, bucket: s3o_model::ids::BucketId) {
+    let upload = scene.upload(bucket, "joined").await;
+    let parts = [scene.part(upload, 1, 3).await, scene.part(upload, 2, 3).await];
+    scene.part(upload, 3, 3).await;
+    let (_, source) = parts[0];
+    let range = scene.part_of(upload, 4, (source, 1), PartSource::Range { offset: 1 });
+    scene.catalog.commit_part(range).await.expect("committed");
+    let joined = scene.complete(upload, &parts).await.expect("completed");
+    scene.catalog.pieces(joined, 0, 9, 10).await.expect("pieces");
+    scene.catalog.numbered_pieces(joined, 0, 10).await.expect("pieces");
+    assert!(scene.delete(bucket, "joined").await);
+    let given_up = scene.upload(bucket, "given-up").await;
+    scene.part(given_up, 1, 1).await;
+    scene.catalog.abort_upload(given_up).await.expect("aborted");
+    scene.upload(bucket, "kept-open").await;
+}
+
+/// What reads through all of a table, or all of a bucket, in a plan.
+fn reads_through(step: &str) -> bool {
+    const GROW: [&str; 11] = [
+        "objects", "o", "contents", "c", "object_locations", "l", "pending_objects", "q", "cleanup_queue",
+        "multipart_uploads", "u",
+    ];
+    const ALSO: [&str; 5] = ["content_parts", "p", "multipart_parts", "m", "buckets"];
+    let mut words = step.split(' ');
+    let (verb, table) = (words.next(), words.next().unwrap_or_default());
+    verb == Some("SCAN") && (GROW.contains(&table) || ALSO.contains(&table))
+}
+
+#[tokio::test]
+async fn no_statement_reads_through_a_table() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = clock();
+    let inner = Sqlite::open(&options(folder.path(), Mode::Threaded, clock.clone())).expect("a catalog");
+    let recorder = Arc::new(Recorder { inner, seen: Mutex::default() });
+    let scene = Scene::over(recorder.clone(), clock, folder);
+    everyday_life(&scene).await;
+    let seen = recorder.seen.lock().expect("a lock").clone();
+    let mut faults = Vec::new();
+    for sql in &seen {
+        let explain: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
+        let rows = recorder.inner.read(Statement { sql: explain, params: vec![], guard: None }).await.expect("a plan");
+        let steps: Vec<String> = rows.iter().map(|row| row.text(3).expect("a step").to_owned()).collect();
+        if std::env::var("SHOW").is_ok() { println!("{sql}\n    {}", steps.join("\n    ")); }
+        if steps.iter().any(|step| reads_through(step)) {
+            faults.push(format!("{sql}\n    {}", steps.join("\n    ")));
+        }
+    }
+    assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), seen.len(), faults.join("\n"));
+}

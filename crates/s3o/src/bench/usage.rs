@@ -1,0 +1,78 @@
+//! What a process has used, read from `/proc`.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+/// The kernel shows processor time in hundredths of a second to every program, whatever it counts in itself.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What a process has used since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time of all its threads.
+    pub cpu: Duration,
+    /// The most memory it ever held at one time.
+    pub peak_bytes: u64,
+}
+
+impl Usage {
+    /// What the process with this number has used.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        Self::read(&pid.to_string())
+    }
+
+    /// What this process has used, where the system tells.
+    pub fn own() -> Option<Self> {
+        Self::read("self").ok()
+    }
+
+    fn read(process: &str) -> io::Result<Self> {
+        let odd = |name: &str| io::Error::other(format!("/proc/{process}/{name} cannot be understood"));
+        let cpu = cpu_time(&fs::read_to_string(format!("/proc/{process}/stat"))?).ok_or_else(|| odd("stat"))?;
+        let peak_bytes =
+            peak_memory(&fs::read_to_string(format!("/proc/{process}/status"))?).ok_or_else(|| odd("status"))?;
+        Ok(Self { cpu, peak_bytes })
+    }
+}
+
+/// User and system time in the text of `stat`. The second field is a name in parentheses that may hold anything, so
+/// fields are counted after its end.
+fn cpu_time(stat: &str) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse::<u32>);
+    let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
+    Some(TICK * user + TICK * system)
+}
+
+/// The peak of resident memory in the text of `status`.
+fn peak_memory(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes = line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Usage, cpu_time, peak_memory};
+    use std::time::Duration;
+
+    #[test]
+    fn processor_time_is_found_after_any_name() {
+        let stat = "42 (odd) name (x) S 1 42 42 0 -1 4194560 1 0 0 0 150 25 7 8 20 0 9 0 100 0 0";
+        assert_eq!(cpu_time(stat), Some(Duration::from_millis(1750)));
+        assert_eq!(cpu_time("42 (short) S 1"), None);
+        assert_eq!(cpu_time(""), None);
+    }
+
+    #[test]
+    fn the_peak_is_in_kibibytes() {
+        assert_eq!(peak_memory("Name:\ts3o\nVmHWM:\t   20480 kB\nVmRSS:\t 1 kB\n"), Some(20 << 20));
+        assert_eq!(peak_memory("Name:\tkthreadd\n"), None);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        assert!(Usage::of(u32::MAX).is_err());
+    }
+}

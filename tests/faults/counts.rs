@@ -1,0 +1,80 @@
+//! What must not cost more than it has to, as counts.
+
+use std::sync::Arc;
+
+use s3o_catalog::Mode;
+use s3o_engine::multipart::{CompleteUpload, CreateUpload, UploadPartCopy, UploadRef};
+use s3o_engine::{CopyObject, CopySource};
+use s3o_model::conditions::{ReadConditions, WriteCondition};
+use s3o_model::multipart::ListedPart;
+use s3o_model::object::Attributes;
+
+use crate::house::{House, bucket, get, key};
+
+const PARTS: u32 = 10_000;
+
+#[tokio::test]
+async fn ten_thousand_parts_become_one_object_and_a_copy_without_moving_a_byte() {
+    let house = House::new(u64::MAX, Mode::Threaded).await;
+    let client = Arc::new(());
+    let five_mebibytes = vec![7; 5 * 1024 * 1024];
+    house.engine.put_object(house.put("small", &five_mebibytes, &client)).await.expect("stored");
+    let calls = house.flaky.calls();
+
+    let source = || CopySource { bucket: bucket(), key: key("small"), conditions: ReadConditions::default() };
+    let create = CreateUpload { bucket: bucket(), key: key("huge"), attributes: Attributes::default(), checksum: None };
+    let upload = house.engine.create_upload(create).await.expect("opened").id;
+    let target = UploadRef { bucket: bucket(), key: key("huge"), upload };
+    let mut parts = Vec::new();
+    for number in 1..=PARTS {
+        let copy = UploadPartCopy { target: target.clone(), number, source: source(), range: None };
+        let etag = house.engine.upload_part_copy(copy).await.expect("copied").etag;
+        parts.push(ListedPart { number, etag, checksum: None });
+    }
+    let condition = WriteCondition::None;
+    let complete = CompleteUpload { target, parts, condition, checksum: None, coverage: None, size_bytes: None };
+    house.engine.complete_upload(complete).await.expect("completed");
+    let copy = CopyObject {
+        source: CopySource { key: key("huge"), ..source() },
+        bucket: bucket(),
+        key: key("huge copy"),
+        replace_metadata: None,
+        storage_class: None,
+        replace_tags: None,
+        condition: WriteCondition::None,
+        checksum: None,
+    };
+    house.engine.copy_object(copy).await.expect("copied");
+
+    assert_eq!(house.flaky.calls(), calls, "no backend call was made");
+    let found = house.engine.head_object(&get("huge copy")).await.expect("found");
+    assert_eq!(found.object.size_bytes, u64::from(PARTS) * 5 * 1024 * 1024);
+    assert!(found.object.etag.as_str().ends_with("-10000"));
+    println!("{PARTS} parts completed and copied with {} backend calls", house.flaky.calls() - calls);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sixteen_writers_share_commits() {
+    const WRITERS: usize = 16;
+    const PUTS: usize = 100;
+    let house = Arc::new(House::new(u64::MAX, Mode::Threaded).await);
+    let before = house.catalog.effort();
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let house = Arc::clone(&house);
+        writers.spawn(async move {
+            let client = Arc::new(());
+            for number in 0..PUTS {
+                let body = format!("body {writer} {number}");
+                let put = house.put(&format!("{writer}/{number}"), body.as_bytes(), &client);
+                house.engine.put_object(put).await.expect("stored");
+            }
+        });
+    }
+    while let Some(writer) = writers.join_next().await {
+        writer.expect("a writer");
+    }
+    let commits = house.catalog.effort().commits - before.commits;
+    println!("{} PUTs by {WRITERS} writers took {commits} commits", WRITERS * PUTS);
+    assert!(commits * 2 < (WRITERS * PUTS) as u64, "{commits} commits");
+}

@@ -1,0 +1,10 @@
+//! Faults on purpose: every backend call of every operation fails in turn, every request is given
+//! up at every step, and each time the end state must be the same as after a good day: what was
+//! acknowledged is there, and nothing else is.
+
+mod counts;
+mod dropped;
+mod each_call;
+mod house;
+mod scenarios;
+mod yielding;
