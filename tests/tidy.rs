@@ -129,10 +129,12 @@ fn names_say_something() {
     let mut faults = Vec::new();
     for (name, text) in sources() {
         for line in text.lines().map(str::trim_start) {
-            let item = ["pub fn ", "fn ", "pub struct ", "struct ", "pub mod ", "mod ", "pub enum ", "enum ", "pub trait "]
-                .iter()
-                .find_map(|start| line.strip_prefix(start));
-            let item = item.unwrap_or_default().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+            let item =
+                ["pub fn ", "fn ", "pub struct ", "struct ", "pub mod ", "mod ", "pub enum ", "enum ", "pub trait "]
+                    .iter()
+                    .find_map(|start| line.strip_prefix(start));
+            let item =
+                item.unwrap_or_default().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
             if EMPTY_WORDS.iter().any(|word| item.to_lowercase().starts_with(word)) {
                 faults.push(format!("{name}: {item}"));
             }

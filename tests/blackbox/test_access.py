@@ -46,6 +46,7 @@ def writes(client, bucket):
         "tag": lambda: client.put_object_tagging(
             Bucket=bucket, Key="object", Tagging={"TagSet": [{"Key": "b", "Value": "2"}]}
         ),
+        "acl": lambda: client.put_object_acl(Bucket=bucket, Key="object", ACL="private"),
         "batch delete": lambda: client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "object"}]}),
         "delete": lambda: client.delete_object(Bucket=bucket, Key="object"),
     }
@@ -57,6 +58,7 @@ def administration(client, bucket):
         "tag": lambda: client.put_bucket_tagging(
             Bucket=bucket, Tagging={"TagSet": [{"Key": "a", "Value": "1"}]}
         ),
+        "acl": lambda: client.put_bucket_acl(Bucket=bucket, ACL="private"),
         "delete": lambda: client.delete_bucket(Bucket=bucket),
     }
 

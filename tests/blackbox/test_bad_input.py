@@ -122,6 +122,12 @@ def test_a_missing_document_is_refused(raw, kept):
     assert (answer.status, answer.code) in ((400, "MissingRequestBodyError"), (400, "MalformedXML")), answer
 
 
+def test_a_document_that_is_too_long_is_refused(raw, kept, s3o_only):
+    body = b"<Delete>" + b" " * 10_000_000 + b"<Object><Key>object</Key></Object></Delete>"
+    answer = raw.request("POST", raw.path(kept), query={"delete": None}, body=body)
+    assert_refused(answer, 400, "MaxMessageLengthExceeded", f"/{kept}")
+
+
 @pytest.mark.parametrize("body", [b"not xml", b"<Delete><Object>", b"<Delete></Delete>", b"<Other/>"])
 def test_malformed_xml_is_refused(raw, kept, body):
     md5 = {"Content-MD5": base64.b64encode(hashlib.md5(body).digest()).decode()}

@@ -14,13 +14,14 @@ def put(raw, path, size_bytes, **extra):
 
 
 def exchange(connection, bytes_):
-    """Sends bytes as they are and reads the first line of each answer until the server falls silent."""
-    connection.settimeout(2)
+    """Sends bytes as they are and returns all that comes back before the server falls silent."""
+    connection.settimeout(30)
     connection.sendall(bytes_)
     received = b""
     try:
         while piece := connection.recv(65536):
             received += piece
+            connection.settimeout(0.3)
     except TimeoutError:
         pass
     return received

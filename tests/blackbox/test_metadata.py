@@ -97,6 +97,27 @@ def test_response_overrides_change_the_answer_only(s3, bucket, method):
     assert_kept(s3.head_object(Bucket=bucket, Key="a"))
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("name", ["content-type", "content-disposition", "cache-control", "content-encoding"])
+def test_response_overrides_add_no_headers(s3, raw, bucket, method, name):
+    s3.put_object(Bucket=bucket, Key="a", Body=b"x")
+    override = {f"response-{name}": "text/plain\r\nset-cookie: stolen"}
+    answer = raw.request(method, raw.path(bucket, "a"), query=override)
+    assert answer.status == 400, answer
+    assert "set-cookie" not in answer.headers
+
+
+def test_metadata_beyond_ascii_comes_back_encoded(s3, raw, bucket, s3o_only):
+    def alter(headers):
+        headers["x-amz-meta-name"] = "é日".encode()
+
+    answer = raw.request("PUT", raw.path(bucket, "a"), headers={"x-amz-meta-name": "é日"}, body=b"x", alter=alter)
+    assert answer.status == 200, answer
+    assert s3.head_object(Bucket=bucket, Key="a")["Metadata"] == {"name": "=?UTF-8?B?w6nml6U=?="}
+    s3.copy_object(Bucket=bucket, Key="b", CopySource={"Bucket": bucket, "Key": "a"})
+    assert s3.get_object(Bucket=bucket, Key="b")["Metadata"] == {"name": "=?UTF-8?B?w6nml6U=?="}
+
+
 def test_object_tags_are_kept_counted_replaced_and_removed(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"x", Tagging="one=1&two=a%20b%26")
 

@@ -77,6 +77,17 @@ def test_a_presigned_get_does_not_put_or_delete(s3, bucket):
     assert read(s3, bucket, "a") == b"x"
 
 
+@pytest.mark.parametrize(
+    "written", ["X-Amz-SignedHeaders", "X-Amz-Signed%48eaders", "%58%2DAmz%2DSignedHeaders"], ids=["plain", "H", "X-"]
+)
+def test_a_presigned_put_does_not_copy_however_its_parameters_are_written(s3, bucket, written):
+    s3.put_object(Bucket=bucket, Key="secret", Body=b"x")
+    url = presign(s3, "put_object", bucket, "stolen").replace("X-Amz-SignedHeaders", written)
+    answer = fetch(url, "PUT", b"", headers={"x-amz-copy-source": f"{bucket}/secret"})
+    assert_refused(answer, 403, "AccessDenied")
+    assert keys_of(s3, bucket) == ["secret"]
+
+
 def test_a_week_is_the_longest_time(s3, bucket):
     answer = fetch(presign(s3, "get_object", bucket, "a", seconds=8 * 24 * 3600))
     assert_refused(answer, 400, "AuthorizationQueryParametersError")

@@ -49,6 +49,23 @@ def test_a_range_that_makes_no_sense_is_ignored(raw, whole, range_):
     assert (answer.status, answer.body) == (200, BODY)
 
 
+@pytest.mark.parametrize(
+    ("range_", "status", "body"),
+    [
+        ("bytes=990-18446744073709551616", 206, BODY[990:]),
+        ("bytes=-18446744073709551616", 206, BODY),
+        ("bytes=18446744073709551616-", 416, None),
+        ("bytes=-", 200, BODY),
+        ("bytes=+1-2", 200, BODY),
+        ("bytes=0-1,4-5", 200, BODY),
+    ],
+)
+def test_a_range_of_odd_numbers_is_taken_for_what_it_means(raw, whole, range_, status, body, s3o_only):
+    answer = raw.request("GET", raw.path(whole, "whole"), headers={"Range": range_})
+    assert answer.status == status, answer
+    assert body is None or answer.body == body
+
+
 def test_any_range_of_an_empty_object_is_past_its_end(s3, bucket):
     s3.put_object(Bucket=bucket, Key="empty", Body=b"")
     with refused("InvalidRange", 416):

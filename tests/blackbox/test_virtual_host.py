@@ -1,5 +1,8 @@
 """Virtual-host style, where a domain is configured: the bucket may stand in the host name or in the path."""
 
+import base64
+import hashlib
+
 from facts import body_of, keys_of
 from raw_client import assert_refused
 
@@ -19,5 +22,9 @@ def test_a_bucket_may_stand_in_the_host_name(own_server):
     assert [element.text for element in listing.xml().iter("Key")] == ["a/my-bucket/k +"]
     plain = raw.request("GET", f"/my-bucket{key}", headers={"Host": f"s3.test:{server.port}"})
     assert plain.body == body_of(100)
+    large = body_of(9_000_000)
+    md5 = {"Content-MD5": base64.b64encode(hashlib.md5(large).digest()).decode()}
+    assert raw.request("PUT", "/large", headers={**host, **md5}, body=large).status == 200
+    assert raw.request("GET", "/large", headers=host).body == large
     missing = raw.request("GET", "/k", headers={"Host": f"no-such-bucket.s3.test:{server.port}"})
     assert_refused(missing, 404, "NoSuchBucket")

@@ -36,7 +36,7 @@ def parse(text):
                 call.text += rest.removeprefix(" resumed>")
         elif rest.startswith("("):
             unfinished = rest.endswith("<unfinished ...>")
-            call = Call(name, rest, position, None if unfinished else position)
+            call = Call(name, rest.removesuffix("<unfinished ...>").rstrip(), position, None if unfinished else position)
             calls.append(call)
             if unfinished:
                 open_calls[thread, name] = call

@@ -155,8 +155,7 @@ impl House {
         });
         let located: BTreeSet<String> =
             located.await.expect("locations").iter().map(|row| row.text(0).expect("a key").to_owned()).collect();
-        let stored: BTreeSet<String> =
-            self.memory.keys().into_iter().filter(|key| !key.starts_with(".s3o/")).collect();
+        let stored: BTreeSet<String> = self.memory.keys().into_iter().filter(|key| !key.starts_with(".s3o/")).collect();
         assert_eq!(stored, located, "stored is not what is located");
         assert!(self.memory.violations().is_empty(), "{:?}", self.memory.violations());
         assert_eq!(self.memory.uploads(), 0, "unfinished backend uploads");

@@ -176,12 +176,8 @@ fn copied_parts(house: &House) -> Work<'_> {
 
 fn put_joined(house: &House) -> Work<'_> {
     Box::pin(async {
-        let create = CreateUpload {
-            bucket: bucket(),
-            key: key("joined"),
-            attributes: Attributes::default(),
-            checksum: None,
-        };
+        let create =
+            CreateUpload { bucket: bucket(), key: key("joined"), attributes: Attributes::default(), checksum: None };
         let upload = house.engine.create_upload(create).await?;
         let target = UploadRef { bucket: bucket(), key: key("joined"), upload: upload.id };
         let first = part(house, &target, 1, &first_part()).await?;

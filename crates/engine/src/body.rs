@@ -156,7 +156,11 @@ pub(crate) async fn digested(
 }
 
 /// Reads a body for its digests only.
-pub(crate) async fn digest_of(body: ByteStream, size_bytes: u64, checksum: Option<Algorithm>) -> Result<Digests, Error> {
+pub(crate) async fn digest_of(
+    body: ByteStream,
+    size_bytes: u64,
+    checksum: Option<Algorithm>,
+) -> Result<Digests, Error> {
     let mut body = digested(body, size_bytes, checksum, Box::new(|_| Ok(())), Arc::default()).await?;
     while let Some(chunk) = body.stream.next().await {
         chunk?;
@@ -179,7 +183,8 @@ mod tests {
 
     async fn delivered(chunks: &[&'static [u8]], size_bytes: u64, fits: bool) -> (usize, Option<BodyError>) {
         let verify = move |_: &_| if fits { Ok(()) } else { Err(BodyError::Mismatch("MD5")) };
-        let mut body = digested(body(chunks), size_bytes, None, Box::new(verify), Arc::default()).await.expect("starts");
+        let mut body =
+            digested(body(chunks), size_bytes, None, Box::new(verify), Arc::default()).await.expect("starts");
         let mut delivered = 0;
         while let Some(chunk) = body.stream.next().await {
             match chunk {

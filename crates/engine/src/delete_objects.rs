@@ -61,5 +61,9 @@ impl Engine {
 
 /// A key that had no object is deleted already; one whose condition was not met is not.
 fn verdict(target: &DeleteTarget, gone: &HashSet<ObjectKey>) -> Result<(), DeleteFailure> {
-    if target.if_match.is_none() || gone.contains(&target.key) { Ok(()) } else { Err(DeleteFailure::PreconditionFailed) }
+    if target.if_match.is_none() || gone.contains(&target.key) {
+        Ok(())
+    } else {
+        Err(DeleteFailure::PreconditionFailed)
+    }
 }

@@ -61,7 +61,12 @@ impl Engine {
     }
 
     /// An object that was stored in one go is its own first part.
-    async fn part_range(&self, object: &Object, is_whole: bool, number: u32) -> Result<(ByteRange, Option<u32>), Error> {
+    async fn part_range(
+        &self,
+        object: &Object,
+        is_whole: bool,
+        number: u32,
+    ) -> Result<(ByteRange, Option<u32>), Error> {
         if is_whole {
             let only = (number == 1).then_some((ByteRange::whole(object.size_bytes), None));
             return only.ok_or(Error::NoSuchPart);

@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn an_intent_that_was_not_renewed_is_lost() {
         let leases = Leases::default();
-        let (kept, gone) = (leases.hold(intent(1), Timestamp::from_millis(10)), leases.hold(intent(2), Timestamp::from_millis(10)));
+        let (kept, gone) =
+            (leases.hold(intent(1), Timestamp::from_millis(10)), leases.hold(intent(2), Timestamp::from_millis(10)));
         leases.renewed(&leases.open(), &[(intent(1), Timestamp::from_millis(20))]);
         assert!(!kept.lost_flag().load(Ordering::Acquire));
         assert!(gone.lost_flag().load(Ordering::Acquire));
@@ -106,7 +107,8 @@ mod tests {
     #[test]
     fn a_failed_renewal_loses_only_what_ran_out() {
         let leases = Leases::default();
-        let (short, long) = (leases.hold(intent(1), Timestamp::from_millis(10)), leases.hold(intent(2), Timestamp::from_millis(30)));
+        let (short, long) =
+            (leases.hold(intent(1), Timestamp::from_millis(10)), leases.hold(intent(2), Timestamp::from_millis(30)));
         leases.not_renewed(Timestamp::from_millis(10));
         assert!(short.lost_flag().load(Ordering::Acquire));
         assert!(!long.lost_flag().load(Ordering::Acquire));

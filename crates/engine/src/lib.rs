@@ -4,8 +4,8 @@
 //! write, a queue row before every delete, no backend call inside a transaction.
 
 mod body;
-mod buckets;
 mod bucket_tags;
+mod buckets;
 mod copy_object;
 mod delete_object;
 mod delete_objects;

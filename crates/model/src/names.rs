@@ -14,7 +14,9 @@ pub const KEY_BYTES_MAX: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     /// The bucket name breaks S3's rules.
-    #[error("bucket names have 3 to 63 lowercase letters, digits, dots and hyphens, and start and end with a letter or digit")]
+    #[error(
+        "bucket names have 3 to 63 lowercase letters, digits, dots and hyphens, and start and end with a letter or digit"
+    )]
     Bucket,
     /// The key is empty.
     #[error("a key must not be empty")]
@@ -102,11 +104,7 @@ impl BucketName {
             && bytes.first().is_some_and(edge)
             && bytes.last().is_some_and(edge)
             && !text.contains("..");
-        if shaped && text.parse::<Ipv4Addr>().is_err() {
-            Ok(())
-        } else {
-            Err(InvalidName::Bucket)
-        }
+        if shaped && text.parse::<Ipv4Addr>().is_err() { Ok(()) } else { Err(InvalidName::Bucket) }
     }
 }
 
@@ -127,11 +125,7 @@ impl ObjectKey {
 impl BackendName {
     fn check(text: &str) -> Result<(), InvalidName> {
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
-        if (1..=63).contains(&text.len()) && text.bytes().all(allowed) {
-            Ok(())
-        } else {
-            Err(InvalidName::Backend)
-        }
+        if (1..=63).contains(&text.len()) && text.bytes().all(allowed) { Ok(()) } else { Err(InvalidName::Backend) }
     }
 }
 

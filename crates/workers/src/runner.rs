@@ -15,8 +15,8 @@ use s3o_model::ids::IdSource;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::Instant;
 
-use crate::report::{Outcome, Report, RunReport};
 use crate::Error;
+use crate::report::{Outcome, Report, RunReport};
 
 /// How long one run may go on while full batches come back.
 const RUN_BUDGET: Duration = Duration::from_secs(60);

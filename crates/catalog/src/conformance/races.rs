@@ -99,8 +99,8 @@ pub async fn complete_meets_a_part_sent_again(scene: &Scene) {
         let parts = [scene.part(upload, 1, 3).await, scene.part(upload, 2, 4).await];
         let intent = scene.staged_part(upload, 2, 5).await;
         let (ours, theirs) = (scene.clone(), scene.clone());
-        let sent = intent.clone();
-        let complete = async move { ours.complete(upload, &parts).await.map(drop) };
+        let (sent, row) = (intent.clone(), scene.completion(upload, &parts).await);
+        let complete = async move { ours.catalog.complete_upload(row).await.map(drop) };
         let part = async move { theirs.commit_part(&sent).await.map(drop) };
         let (complete, part) = both(complete, part, round).await;
         match (complete, part) {
@@ -154,8 +154,8 @@ pub async fn complete_meets_abort(scene: &Scene) {
     for round in 0..ROUNDS {
         let upload = scene.upload(bucket, "a").await;
         let parts = [scene.part(upload, 1, 3).await];
-        let (ours, theirs) = (scene.clone(), scene.clone());
-        let complete = async move { ours.complete(upload, &parts).await.map(drop) };
+        let (ours, theirs, row) = (scene.clone(), scene.clone(), scene.completion(upload, &parts).await);
+        let complete = async move { ours.catalog.complete_upload(row).await.map(drop) };
         let abort = async move { theirs.catalog.abort_upload(upload).await };
         let (complete, abort) = both(complete, abort, round).await;
         assert_ne!(complete.is_ok(), abort.is_ok(), "{complete:?} {abort:?}");

@@ -5,9 +5,7 @@ use s3o_model::checksum::{Checksum, Coverage};
 use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::ETag;
 use s3o_model::ids::{ContentId, VersionId};
-use s3o_model::multipart::{
-    CompletedAnswer, ListedPart, PART_NUMBER_MAX, Part, Upload, UploadState, select_parts,
-};
+use s3o_model::multipart::{CompletedAnswer, ListedPart, PART_NUMBER_MAX, Part, Upload, UploadState, select_parts};
 
 use super::{UploadRef, joined};
 use crate::put_object::may_write;

@@ -154,12 +154,14 @@ impl PageBuilder {
 
     /// Takes a row; `false` if the page is full.
     fn add(&mut self, row: Upload) -> bool {
-        let grouping =
-            ListQuery { prefix: self.query.prefix.clone(), delimiter: self.query.delimiter.clone(), ..Default::default() };
-        let group = group_of(&grouping, row.key.as_str()).map(str::to_owned);
-        let shown = |group: &String| {
-            self.page.prefixes.last() == Some(group) || self.query.key_marker.as_ref() == Some(group)
+        let grouping = ListQuery {
+            prefix: self.query.prefix.clone(),
+            delimiter: self.query.delimiter.clone(),
+            ..Default::default()
         };
+        let group = group_of(&grouping, row.key.as_str()).map(str::to_owned);
+        let shown =
+            |group: &String| self.page.prefixes.last() == Some(group) || self.query.key_marker.as_ref() == Some(group);
         if group.as_ref().is_some_and(shown) {
             return true;
         }

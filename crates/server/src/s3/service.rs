@@ -204,3 +204,20 @@ fn refused(refusal: &Refusal, method: &Method, observed: &Observed) -> HttpRespo
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::body_fault;
+    use crate::middleware::{RequestNotes, STALLED};
+    use http::Method;
+
+    #[test]
+    fn a_body_that_stalled_explains_every_error() {
+        let notes = RequestNotes::new("id".into());
+        assert_eq!(body_fault("IncompleteBody", Some("short"), &Method::PUT, &notes), None);
+        assert_eq!(body_fault("InternalError", None, &Method::PUT, &notes), Some("XAmzContentSHA256Mismatch"));
+        notes.set_body_fault(STALLED);
+        assert_eq!(body_fault("IncompleteBody", Some("short"), &Method::PUT, &notes), Some("RequestTimeout"));
+        assert_eq!(body_fault("InternalError", None, &Method::POST, &notes), Some("RequestTimeout"));
+    }
+}

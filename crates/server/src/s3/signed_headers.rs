@@ -29,7 +29,7 @@ pub fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 fn must_be_signed(name: &str) -> bool {
-    name.starts_with("x-amz-") && !EXEMPT.contains(&name)
+    (name.starts_with("x-amz-") || name.starts_with("x-s3o-")) && !EXEMPT.contains(&name)
 }
 
 struct SignedNames(String);

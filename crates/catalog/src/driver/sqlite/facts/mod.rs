@@ -1,5 +1,8 @@
 //! The conformance suite on both ways to run SQLite, and facts that are SQLite's own.
 
+mod groups;
+mod killed;
+mod opening;
 mod plans;
 
 use std::path::Path;

@@ -98,20 +98,39 @@ async fn multipart_life(scene: &Scene, bucket: s3o_model::ids::BucketId) {
     scene.upload(bucket, "kept-open").await;
 }
 
-/// What reads through all of a table, or all of a bucket, in a plan.
-fn reads_through(step: &str) -> bool {
-    const GROW: [&str; 11] = [
-        "objects", "o", "contents", "c", "object_locations", "l", "pending_objects", "q", "cleanup_queue",
-        "multipart_uploads", "u",
-    ];
-    const ALSO: [&str; 5] = ["content_parts", "p", "multipart_parts", "m", "buckets"];
-    let mut words = step.split(' ');
-    let (verb, table) = (words.next(), words.next().unwrap_or_default());
-    verb == Some("SCAN") && (GROW.contains(&table) || ALSO.contains(&table))
+/// What a plan may read through: what this statement itself made or was given, the few backends,
+/// and an index that holds only what waits for this very statement.
+const SHORT: [&str; 9] = [
+    "s",
+    "t",
+    "json_each",
+    "(subquery-",
+    "CONSTANT ROW",
+    "backends",
+    "backend_quotas",
+    "cluster",
+    "u USING COVERING INDEX multipart_uploads_leftover",
+];
+
+/// Searches that find as much as a bucket, a backend or a state holds.
+const WIDE: [&str; 4] = ["(bucket_id=?)", "(backend_name=?)", "(kind=?)", "(token>?)"];
+
+/// The steps of a plan that cost more, the more there is.
+fn grows(steps: &[String]) -> bool {
+    let made_here = |table: &str| steps.iter().any(|step| *step == format!("CO-ROUTINE {table}"));
+    steps.iter().any(|step| match step.strip_prefix("SCAN ") {
+        Some(table) => !made_here(table) && !SHORT.iter().any(|short| table.starts_with(short)),
+        None => WIDE.iter().any(|wide| step.ends_with(wide)),
+    })
+}
+
+/// Existence checks stop at the first row they find, and an emptied bucket's delete is one.
+fn stops_at_the_first(sql: &str) -> bool {
+    sql.starts_with("DELETE FROM buckets")
 }
 
 #[tokio::test]
-async fn no_statement_reads_through_a_table() {
+async fn no_statement_reads_through_what_grows() {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = clock();
     let inner = Sqlite::open(&options(folder.path(), Mode::Threaded, clock.clone())).expect("a catalog");
@@ -119,13 +138,13 @@ async fn no_statement_reads_through_a_table() {
     let scene = Scene::over(recorder.clone(), clock, folder);
     everyday_life(&scene).await;
     let seen = recorder.seen.lock().expect("a lock").clone();
+    assert!(seen.len() > 100, "only {} statements were seen", seen.len());
     let mut faults = Vec::new();
     for sql in &seen {
         let explain: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
         let rows = recorder.inner.read(Statement { sql: explain, params: vec![], guard: None }).await.expect("a plan");
         let steps: Vec<String> = rows.iter().map(|row| row.text(3).expect("a step").to_owned()).collect();
-        if std::env::var("SHOW").is_ok() { println!("{sql}\n    {}", steps.join("\n    ")); }
-        if steps.iter().any(|step| reads_through(step)) {
+        if grows(&steps) && !stops_at_the_first(sql) {
             faults.push(format!("{sql}\n    {}", steps.join("\n    ")));
         }
     }
