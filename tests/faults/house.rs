@@ -27,8 +27,8 @@ use tokio::sync::Notify;
 
 use crate::yielding::{Steps, Yielding};
 
-const LEASE: Duration = Duration::from_secs(300);
-const LATE: Duration = Duration::from_secs(3600);
+const LEASE: Duration = Duration::from_mins(5);
+const LATE: Duration = Duration::from_hours(1);
 
 /// What every key may hold: nothing, or one of these bodies.
 pub type Expected = BTreeMap<&'static str, Vec<Option<Vec<u8>>>>;
@@ -96,9 +96,9 @@ impl House {
             settings: CleanupSettings {
                 batch_size: 1000,
                 concurrency: 4,
-                claim_grace_period: Duration::from_secs(300),
-                reader_grace: Duration::from_secs(60),
-                backoff: Backoff { min: Duration::from_secs(60), max: Duration::from_secs(600) },
+                claim_grace_period: Duration::from_mins(5),
+                reader_grace: Duration::from_mins(1),
+                backoff: Backoff { min: Duration::from_mins(1), max: Duration::from_mins(10) },
             },
         };
         let reaper = PendingReaper {
@@ -115,7 +115,7 @@ impl House {
     pub async fn settle(&self) {
         self.engine.tasks().drained().await;
         for _ in 0..40 {
-            self.clock.advance(Duration::from_secs(600));
+            self.clock.advance(Duration::from_mins(10));
             // A tick that a fault ended is followed by another one.
             for worker in [&self.reaper as &dyn Worker, &self.cleanup] {
                 if let Err(error) = worker.tick().await {

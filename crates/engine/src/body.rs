@@ -214,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn hashing_beside_gives_the_same_digests() {
-        let chunk: &'static [u8] = &[7; 100_000];
+        let chunk: &'static [u8] = vec![7; 100_000].leak();
         let beside = digest_of(body(&[chunk, chunk]), 200_000, None).await.expect("digests");
         let mut inline = super::Hasher::new(None);
         inline.update(chunk);

@@ -27,7 +27,7 @@ mod tests {
     use super::Backoff;
     use std::time::Duration;
 
-    const DEFAULT: Backoff = Backoff { min: Duration::from_secs(60), max: Duration::from_secs(86_400) };
+    const DEFAULT: Backoff = Backoff { min: Duration::from_mins(1), max: Duration::from_hours(24) };
 
     #[test]
     fn it_doubles_up_to_the_maximum() {

@@ -183,7 +183,7 @@ mod tests {
     use std::time::Duration;
 
     const NOW: Timestamp = Timestamp::from_millis(10_000);
-    const BACKOFF: Backoff = Backoff { min: Duration::from_secs(60), max: Duration::from_secs(3600) };
+    const BACKOFF: Backoff = Backoff { min: Duration::from_mins(1), max: Duration::from_hours(1) };
 
     fn cleanup(attempts: u32, absent_ok_after: Option<i64>) -> Cleanup {
         Cleanup {

@@ -87,8 +87,8 @@ mod tests {
     const EARLIER: Option<Timestamp> = Some(Timestamp::from_millis(99_000));
     const SAME_SECOND: Option<Timestamp> = Some(Timestamp::from_millis(100_000));
 
-    fn one(text: &str) -> Option<ETagMatch> {
-        Some(ETagMatch::OneOf(vec![ETag::from_text(text)]))
+    fn one(text: &str) -> ETagMatch {
+        ETagMatch::OneOf(vec![ETag::from_text(text)])
     }
 
     fn judge(conditions: &ReadConditions) -> ReadVerdict {
@@ -99,8 +99,8 @@ mod tests {
     fn each_condition_alone() {
         let none = ReadConditions::default();
         assert_eq!(judge(&none), ReadVerdict::Proceed);
-        assert_eq!(judge(&ReadConditions { if_match: one("b"), ..none.clone() }), ReadVerdict::Failed);
-        assert_eq!(judge(&ReadConditions { if_none_match: one("a"), ..none.clone() }), ReadVerdict::NotModified);
+        assert_eq!(judge(&ReadConditions { if_match: Some(one("b")), ..none.clone() }), ReadVerdict::Failed);
+        assert_eq!(judge(&ReadConditions { if_none_match: Some(one("a")), ..none.clone() }), ReadVerdict::NotModified);
         assert_eq!(judge(&ReadConditions { if_unmodified_since: EARLIER, ..none.clone() }), ReadVerdict::Failed);
         assert_eq!(judge(&ReadConditions { if_unmodified_since: SAME_SECOND, ..none.clone() }), ReadVerdict::Proceed);
         assert_eq!(judge(&ReadConditions { if_modified_since: SAME_SECOND, ..none.clone() }), ReadVerdict::NotModified);
@@ -109,9 +109,10 @@ mod tests {
 
     #[test]
     fn an_etag_beats_a_date() {
-        let matched = ReadConditions { if_match: one("a"), if_unmodified_since: EARLIER, ..Default::default() };
+        let matched = ReadConditions { if_match: Some(one("a")), if_unmodified_since: EARLIER, ..Default::default() };
         assert_eq!(judge(&matched), ReadVerdict::Proceed);
-        let differs = ReadConditions { if_none_match: one("b"), if_modified_since: SAME_SECOND, ..Default::default() };
+        let differs =
+            ReadConditions { if_none_match: Some(one("b")), if_modified_since: SAME_SECOND, ..Default::default() };
         assert_eq!(judge(&differs), ReadVerdict::Proceed);
     }
 

@@ -23,9 +23,9 @@ use crate::identity::Identity;
 use crate::{Error, Report, Worker};
 
 /// How long condemned content is remembered.
-const CONDEMNED_KEPT: Duration = Duration::from_secs(3600);
+const CONDEMNED_KEPT: Duration = Duration::from_hours(1);
 /// How long the answer of a finished Complete is remembered.
-const ANSWER_KEPT: Duration = Duration::from_secs(24 * 3600);
+const ANSWER_KEPT: Duration = Duration::from_hours(24);
 /// How many bounded steps of expansion one tick does.
 const STEPS_MAX: usize = 16;
 

@@ -19,7 +19,7 @@ use crate::Error;
 use crate::report::{Outcome, Report, RunReport};
 
 /// How long one run may go on while full batches come back.
-const RUN_BUDGET: Duration = Duration::from_secs(60);
+const RUN_BUDGET: Duration = Duration::from_mins(1);
 
 /// Something that happens by itself.
 #[async_trait]

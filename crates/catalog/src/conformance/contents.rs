@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use s3o_model::ids::{BucketId, ContentId};
 
-use super::scene::Scene;
+use super::scene::{Scene, Standing};
 use crate::{Contents, Objects, PartSource, Uploads, params};
 
 const GRACE: Duration = Duration::from_mins(10);
@@ -27,12 +27,12 @@ pub async fn readers_have_time_to_finish(scene: &Scene) {
     let (joined, source) = joined_of(scene, bucket, 2).await;
     assert!(!scene.catalog.expand_joined(Duration::ZERO).await.expect("a step"), "it is live");
     assert!(scene.delete(bucket, "a").await);
-    scene.clock.advance(GRACE - Duration::from_millis(1));
+    scene.wait_almost(GRACE);
     assert!(!scene.catalog.expand_joined(GRACE).await.expect("a step"));
     assert_eq!(scene.catalog.pieces(joined, 0, 9, 9).await.expect("pieces").len(), 2);
     scene.clock.advance(Duration::from_millis(1));
     assert!(scene.catalog.expand_joined(GRACE).await.expect("a step"));
-    assert_eq!((scene.count(joined).await, scene.count(source).await), (None, Some((1, "live".to_owned()))));
+    assert_eq!((scene.standing(joined).await, scene.standing(source).await), (Standing::Forgotten, Standing::Live(1)));
     assert!(!scene.catalog.expand_joined(GRACE).await.expect("a step"));
 }
 
@@ -43,12 +43,12 @@ pub async fn joined_content_goes_in_bounded_steps(scene: &Scene) {
     assert!(scene.delete(bucket, "a").await && scene.delete(bucket, "source").await);
     for left in [1_500, 500] {
         assert!(scene.catalog.expand_joined(Duration::ZERO).await.expect("a step"));
-        assert_eq!(scene.count(source).await, Some((left, "live".to_owned())));
-        assert_eq!(scene.count(joined).await, Some((0, "condemned".to_owned())));
+        assert_eq!(scene.standing(source).await, Standing::Live(left));
+        assert_eq!(scene.standing(joined).await, Standing::Condemned);
         super::books::check(scene).await;
     }
     assert!(scene.catalog.expand_joined(Duration::ZERO).await.expect("a step"));
-    assert_eq!((scene.count(joined).await, scene.booked().await), (None, (0, 5, 0)));
+    assert_eq!((scene.standing(joined).await, scene.booked().await), (Standing::Forgotten, (0, 5, 0)));
     assert!(!scene.catalog.expand_joined(Duration::ZERO).await.expect("a step"));
 }
 
@@ -61,7 +61,7 @@ pub async fn pieces_that_others_use_stay(scene: &Scene) {
     assert!(!scene.catalog.expand_joined(Duration::ZERO).await.expect("a step"), "a copy shows it");
     assert!(scene.delete(bucket, "b").await);
     while scene.catalog.expand_joined(Duration::ZERO).await.expect("a step") {}
-    assert_eq!((scene.count(source).await, scene.queued().await), (Some((1, "live".to_owned())), vec![]));
+    assert_eq!((scene.standing(source).await, scene.queued().await), (Standing::Live(1), vec![]));
 }
 
 /// A count that drifted too low must not kill bytes that a piece or a part still refers to.
@@ -70,7 +70,7 @@ pub async fn a_count_that_drifted_kills_no_bytes(scene: &Scene) {
     let (_, source) = joined_of(scene, bucket, 3).await;
     scene.change("UPDATE contents SET ref_count = 1 WHERE id = $1", params![source]).await;
     assert!(scene.delete(bucket, "source").await);
-    assert_eq!(scene.count(source).await, Some((0, "live".to_owned())), "pieces refer to it");
+    assert_eq!(scene.standing(source).await, Standing::Live(0), "pieces refer to it");
     scene.change("UPDATE contents SET ref_count = 3 WHERE id = $1", params![source]).await;
     let upload = scene.upload(bucket, "b").await;
     let part = scene.part_of(upload, 1, (source, 5), PartSource::Range { offset: 0 });
@@ -78,7 +78,7 @@ pub async fn a_count_that_drifted_kills_no_bytes(scene: &Scene) {
     scene.change("UPDATE contents SET ref_count = 3 WHERE id = $1", params![source]).await;
     assert!(scene.delete(bucket, "a").await);
     assert!(scene.catalog.expand_joined(Duration::ZERO).await.expect("a step"));
-    assert_eq!(scene.count(source).await, Some((0, "live".to_owned())), "a part refers to it");
+    assert_eq!(scene.standing(source).await, Standing::Live(0), "a part refers to it");
     scene.change("UPDATE contents SET ref_count = 1 WHERE id = $1", params![source]).await;
 }
 
@@ -97,7 +97,7 @@ pub async fn closed_uploads_let_go_in_bounded_steps(scene: &Scene) {
     assert_eq!(scene.catalog.forget_closed_uploads(Duration::ZERO).await.expect("a step"), 0, "it holds parts");
     for (left, more) in [(2, true), (1, true), (1, false)] {
         assert_eq!(scene.catalog.expand_closed_upload().await.expect("a step"), more);
-        assert_eq!(scene.count(source).await, Some((left, "live".to_owned())));
+        assert_eq!(scene.standing(source).await, Standing::Live(left));
     }
     assert_eq!(scene.catalog.parts(open, 0, 9).await.expect("parts").len(), 1);
     assert_eq!(scene.catalog.forget_closed_uploads(Duration::from_hours(24)).await.expect("a step"), 1);
@@ -114,7 +114,7 @@ pub async fn answers_are_kept_for_their_time(scene: &Scene) {
     scene.complete(completed, &parts).await.expect("completed");
     assert_eq!(scene.catalog.forget_closed_uploads(keep).await.expect("a step"), 1);
     assert_eq!(scene.catalog.upload(aborted).await.expect("a look"), None);
-    scene.clock.advance(keep - Duration::from_millis(1));
+    scene.wait_almost(keep);
     assert_eq!(scene.catalog.forget_closed_uploads(keep).await.expect("a step"), 0);
     scene.clock.advance(Duration::from_millis(1));
     assert_eq!(scene.catalog.forget_closed_uploads(keep).await.expect("a step"), 1);
@@ -129,10 +129,10 @@ pub async fn condemned_content_is_kept_for_its_time(scene: &Scene) {
     let content = scene.put(bucket, "b", 5).await;
     let (joined, source) = joined_of(scene, bucket, 2).await;
     assert!(scene.delete(bucket, "b").await && scene.delete(bucket, "a").await);
-    scene.clock.advance(keep - Duration::from_millis(1));
+    scene.wait_almost(keep);
     assert_eq!(scene.catalog.forget_condemned(keep).await.expect("a step"), 0);
     scene.clock.advance(Duration::from_millis(1));
     assert_eq!(scene.catalog.forget_condemned(keep).await.expect("a step"), 1);
-    assert_eq!((scene.count(content).await, scene.queued().await.len()), (None, 1), "its bytes still wait");
-    assert!(scene.count(joined).await.is_some() && scene.count(source).await.is_some());
+    assert_eq!((scene.standing(content).await, scene.queued().await.len()), (Standing::Forgotten, 1), "its bytes still wait");
+    assert_eq!((scene.standing(joined).await, scene.standing(source).await), (Standing::Condemned, Standing::Live(3)));
 }

@@ -9,7 +9,7 @@ use s3o_model::ids::BucketId;
 use s3o_model::intent::Intent;
 
 use super::refused;
-use super::scene::{LEASE, Scene, backend};
+use super::scene::{LEASE, Scene, Standing, backend};
 use crate::{Cleanups, Identities, Intents, Late, Verdict};
 
 const WINDOW: Duration = Duration::from_hours(1);
@@ -68,7 +68,7 @@ pub async fn a_backend_that_closes_lets_writes_end(scene: &Scene) {
 pub async fn only_renewed_intents_commit(scene: &Scene) {
     let bucket = scene.bucket("renew").await;
     let (renewed, left) = (scene.staged(bucket, "a", 5).await, scene.staged(bucket, "b", 7).await);
-    scene.clock.advance(LEASE - Duration::from_millis(1));
+    scene.wait_almost(LEASE);
     let ends = scene.catalog.renew(&[renewed.id], LEASE).await.expect("renewed");
     assert_eq!(ends, [(renewed.id, scene.now().after(LEASE))]);
     assert!(scene.catalog.reap(scene.token(), 9, WINDOW).await.expect("reaped").is_empty(), "both leases hold");
@@ -195,7 +195,7 @@ pub async fn a_superseded_owner_still_commits(scene: &Scene) {
     let quick = scene.put(bucket, "a", 7).await;
     scene.commit(&slow, WriteCondition::None).await.expect("committed");
     assert_eq!(scene.resolve("last", "a").await.object.expect("there").size_bytes, 5);
-    assert_eq!(scene.count(quick).await, Some((0, "condemned".to_owned())));
+    assert_eq!(scene.standing(quick).await, Standing::Condemned);
 }
 
 /// A process that takes a catalog over ends the leases and claims of the one before it.

@@ -7,16 +7,8 @@ use s3o_model::names::ObjectKey;
 use s3o_model::object::{Attributes, Headers, Tags};
 
 use super::refused;
-use super::scene::{Scene, backend, bucket_name, key, md5_of};
+use super::scene::{Scene, Standing, backend, bucket_name, key, md5_of};
 use crate::{Objects, Verdict, params};
-
-fn live(references: i64) -> Option<(i64, String)> {
-    Some((references, "live".to_owned()))
-}
-
-fn condemned() -> Option<(i64, String)> {
-    Some((0, "condemned".to_owned()))
-}
 
 fn everything() -> Attributes {
     let headers = Headers { content_type: Some("text/ä".into()), expires: Some("0".into()), ..Headers::default() };
@@ -91,7 +83,7 @@ pub async fn an_overwrite_condemns_what_it_displaced(scene: &Scene) {
     scene.catalog.commit_put(put).await.expect("committed");
     let committed = scene.commit(&scene.staged(bucket, "a", 7).await, WriteCondition::None).await.expect("committed");
     assert!(committed.displaced);
-    assert_eq!(scene.count(old).await, condemned());
+    assert_eq!(scene.standing(old).await, Standing::Condemned);
     assert_eq!(scene.booked().await, (7, 5, 0));
     let (_, claimed) = scene.claim(9).await;
     assert_eq!((claimed.len(), &claimed[0].physical_key), (1, &intent.physical_key));
@@ -107,7 +99,7 @@ pub async fn a_delete_condemns_and_queues(scene: &Scene) {
     assert!(scene.delete(bucket, "a").await);
     assert!(!scene.delete(bucket, "a").await);
     assert_eq!(scene.resolve("delete", "a").await.object, None);
-    assert_eq!((scene.count(content).await, scene.booked().await), (condemned(), (0, 5, 0)));
+    assert_eq!((scene.standing(content).await, scene.booked().await), (Standing::Condemned, (0, 5, 0)));
     assert_eq!(scene.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'delete'").await, 1);
 }
 
@@ -118,7 +110,7 @@ pub async fn a_conditional_delete_looks_first(scene: &Scene) {
     let other = ETag::from_text("other");
     refused(scene.catalog.delete_object(bucket, &key("a"), Some(&other)).await, Verdict::PreconditionFailed);
     refused(scene.catalog.delete_object(bucket, &key("b"), Some(&other)).await, Verdict::PreconditionFailed);
-    assert_eq!(scene.count(content).await, live(1));
+    assert_eq!(scene.standing(content).await, Standing::Live(1));
     let etag = ETag::of_whole(md5_of(content));
     assert!(scene.catalog.delete_object(bucket, &key("a"), Some(&etag)).await.expect("deleted"));
 }
@@ -129,12 +121,12 @@ pub async fn a_copy_shares_bytes_until_the_last_goes(scene: &Scene) {
     let content = scene.put(one, "a", 5).await;
     let committed = scene.copy((content, 5), two, "b").await.expect("copied");
     assert!(!committed.displaced);
-    assert_eq!((scene.count(content).await, scene.booked().await), (live(2), (5, 0, 0)));
+    assert_eq!((scene.standing(content).await, scene.booked().await), (Standing::Live(2), (5, 0, 0)));
     assert!(scene.delete(one, "a").await);
-    assert_eq!((scene.count(content).await, scene.queued().await), (live(1), vec![]));
+    assert_eq!((scene.standing(content).await, scene.queued().await), (Standing::Live(1), vec![]));
     assert!(scene.resolve("two", "b").await.whole.is_some());
     assert!(scene.delete(two, "b").await);
-    assert_eq!((scene.count(content).await, scene.queued().await.len()), (condemned(), 1));
+    assert_eq!((scene.standing(content).await, scene.queued().await.len()), (Standing::Condemned, 1));
 }
 
 /// One more and one fewer of the same content in one unit: a copy onto itself, and onto a key
@@ -144,11 +136,11 @@ pub async fn a_copy_onto_itself_keeps_the_count(scene: &Scene) {
     let content = scene.put(bucket, "a", 5).await;
     for _ in 0..3 {
         assert!(scene.copy((content, 5), bucket, "a").await.expect("copied").displaced);
-        assert_eq!(scene.count(content).await, live(1));
+        assert_eq!(scene.standing(content).await, Standing::Live(1));
     }
     scene.copy((content, 5), bucket, "b").await.expect("copied");
     scene.copy((content, 5), bucket, "b").await.expect("copied");
-    assert_eq!((scene.count(content).await, scene.queued().await), (live(2), vec![]));
+    assert_eq!((scene.standing(content).await, scene.queued().await), (Standing::Live(2), vec![]));
 }
 
 /// A copy over another object releases what that one had.
@@ -156,7 +148,7 @@ pub async fn a_copy_displaces_like_a_put(scene: &Scene) {
     let bucket = scene.bucket("copy").await;
     let (content, displaced) = (scene.put(bucket, "a", 5).await, scene.put(bucket, "b", 6).await);
     assert!(scene.copy((content, 5), bucket, "b").await.expect("copied").displaced);
-    assert_eq!((scene.count(content).await, scene.count(displaced).await), (live(2), condemned()));
+    assert_eq!((scene.standing(content).await, scene.standing(displaced).await), (Standing::Live(2), Standing::Condemned));
     assert_eq!(scene.booked().await, (5, 6, 0));
 }
 
@@ -167,7 +159,7 @@ pub async fn a_copy_of_condemned_content_resolves_again(scene: &Scene) {
     assert!(scene.delete(bucket, "a").await);
     refused(scene.copy((content, 5), bucket, "b").await, Verdict::ResolveAgain);
     scene.clean_up().await;
-    assert_eq!(scene.count(content).await, None);
+    assert_eq!(scene.standing(content).await, Standing::Forgotten);
     refused(scene.copy((content, 5), bucket, "b").await, Verdict::ResolveAgain);
     assert_eq!(scene.resolve("copy", "b").await.object, None);
 }
@@ -181,7 +173,7 @@ pub async fn if_absent_writes_only_where_nothing_is(scene: &Scene) {
     let row = scene.row(bucket, "a", content, 5);
     let copied = scene.catalog.commit_copy(row, content, WriteCondition::IfAbsent).await;
     refused(copied, Verdict::PreconditionFailed);
-    assert_eq!((scene.count(content).await, scene.booked().await), (live(1), (5, 0, 7)));
+    assert_eq!((scene.standing(content).await, scene.booked().await), (Standing::Live(1), (5, 0, 7)));
     assert!(scene.delete(bucket, "a").await);
     assert!(!scene.commit(&intent, WriteCondition::IfAbsent).await.expect("committed").displaced);
 }
@@ -196,7 +188,7 @@ pub async fn if_match_writes_only_over_what_it_names(scene: &Scene) {
     refused(scene.commit(&intent, wrong).await, Verdict::PreconditionFailed);
     let right = WriteCondition::IfMatch(Some(ETag::of_whole(md5_of(content))));
     assert!(scene.commit(&intent, right).await.expect("committed").displaced);
-    assert_eq!(scene.count(content).await, condemned());
+    assert_eq!(scene.standing(content).await, Standing::Condemned);
     let any = scene.staged(bucket, "a", 1).await;
     assert!(scene.commit(&any, WriteCondition::IfMatch(None)).await.expect("committed").displaced);
 }
@@ -232,7 +224,7 @@ pub async fn a_thousand_rows_go_at_once(scene: &Scene) {
     let gone = scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
     assert_eq!(gone.len(), 999);
     assert!(!gone.contains(&key("never")));
-    assert_eq!((scene.count(shared).await, scene.booked().await), (live(1), (5, 499, 0)));
+    assert_eq!((scene.standing(shared).await, scene.booked().await), (Standing::Live(1), (5, 499, 0)));
     assert!(scene.resolve("many", "kept").await.whole.is_some());
 }
 
@@ -247,7 +239,7 @@ pub async fn a_batch_judges_each_key(scene: &Scene) {
     let mut gone = scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
     gone.sort();
     assert_eq!(gone, [key("a"), key("c")]);
-    assert_eq!(scene.count(b).await, live(1));
+    assert_eq!(scene.standing(b).await, Standing::Live(1));
     assert_eq!(scene.catalog.delete_objects(bucket, &[], scene.token()).await.expect("nothing asked"), []);
 }
 
@@ -265,7 +257,7 @@ pub async fn a_count_that_drifted_kills_no_bytes(scene: &Scene) {
             1 => assert!(scene.delete(bucket, way).await),
             _ => drop(scene.catalog.delete_objects(bucket, &[(key(way), None)], scene.token()).await.expect("deleted")),
         }
-        assert_eq!(scene.count(content).await, live(0), "{way}");
+        assert_eq!(scene.standing(content).await, Standing::Live(0), "{way}");
         assert_eq!(scene.resolve("drift", &kept).await.whole.expect("whole").locations.len(), 1, "{way}");
         scene.change(drift, params![content]).await;
     }

@@ -6,7 +6,7 @@ use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::ETag;
 use s3o_model::ids::{BucketId, ContentId};
 
-use super::scene::{LEASE, Scene, at_once, key, md5_of};
+use super::scene::{LEASE, Scene, Standing, at_once, key, md5_of};
 use super::{books, refused};
 use crate::{Buckets, Contents, Error, Intents, Late, Objects, Uploads, Verdict};
 
@@ -46,8 +46,8 @@ pub async fn two_first_puts_leave_one_content(scene: &Scene) {
         let shown = scene.resolve("race", "a").await.object.expect("there").content;
         for (content, outcome) in committed {
             outcome.expect("nothing was asked");
-            let expected = if content == shown { (1, "live") } else { (0, "condemned") };
-            assert_eq!(scene.count(content).await, Some((expected.0, expected.1.to_owned())));
+            let expected = if content == shown { Standing::Live(1) } else { Standing::Condemned };
+            assert_eq!(scene.standing(content).await, expected);
         }
         assert_eq!((scene.queued().await.len(), scene.booked().await), (1, (3, 3, 0)));
         assert!(scene.delete(bucket, "a").await);
@@ -223,7 +223,7 @@ pub async fn copy_meets_delete_of_its_source(scene: &Scene) {
         let copy = async move { ours.copy((content, 3), bucket, "b").await.map(drop) };
         let delete = async move { theirs.delete(bucket, "a").await };
         match both(copy, delete, round).await {
-            (Ok(()), true) => assert_eq!(scene.count(content).await, Some((1, "live".to_owned()))),
+            (Ok(()), true) => assert_eq!(scene.standing(content).await, Standing::Live(1)),
             (outcome, true) => refused(outcome, Verdict::ResolveAgain),
             other => panic!("{other:?}"),
         }

@@ -40,6 +40,17 @@ pub struct Scene {
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
+/// Where a content stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// So many rows are said to refer to it.
+    Live(i64),
+    /// Nothing refers to it any more.
+    Condemned,
+    /// There is no row of it.
+    Forgotten,
+}
+
 /// The clock that a driver under test is opened with.
 #[must_use]
 pub fn clock() -> Arc<ManualClock> {
@@ -240,10 +251,19 @@ impl Scene {
         found.expect("a look").expect("the bucket")
     }
 
-    /// References and state of a content; `None` if it is forgotten.
-    pub async fn count(&self, content: ContentId) -> Option<(i64, String)> {
-        let rows = self.rows("SELECT ref_count, state FROM contents WHERE id = $1", crate::params![content]).await;
-        rows.first().map(|row| (row.int(0).expect("a count"), row.text(1).expect("a state").to_owned()))
+    /// Where a content stands.
+    pub async fn standing(&self, content: ContentId) -> Standing {
+        let rows = self.rows("SELECT state, ref_count FROM contents WHERE id = $1", crate::params![content]).await;
+        match rows.first() {
+            None => Standing::Forgotten,
+            Some(row) if row.text(0).expect("a state") == "condemned" => Standing::Condemned,
+            Some(row) => Standing::Live(row.int(1).expect("a count")),
+        }
+    }
+
+    /// Moves the clock to a millisecond before the end of this time.
+    pub fn wait_almost(&self, duration: Duration) {
+        self.clock.advance(duration.saturating_sub(Duration::from_millis(1)));
     }
 
     /// The physical keys that wait for cleanup, sorted.

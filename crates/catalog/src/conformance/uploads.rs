@@ -5,7 +5,7 @@ use s3o_model::ids::{ContentId, UploadId};
 use s3o_model::multipart::UploadState;
 
 use super::refused;
-use super::scene::{Scene, md5_of};
+use super::scene::{Scene, Standing, md5_of};
 use crate::{Intents, Late, Objects, PartSource, Uploads, Verdict};
 
 async fn state(scene: &Scene, upload: UploadId) -> UploadState {
@@ -42,7 +42,7 @@ pub async fn a_part_sent_again_displaces_the_first(scene: &Scene) {
     let (_, first) = scene.part(upload, 1, 5).await;
     let (_, second) = scene.part(upload, 1, 7).await;
     assert_eq!(scene.catalog.parts(upload, 0, 9).await.expect("parts")[0].content, second);
-    assert_eq!(scene.count(first).await, Some((0, "condemned".to_owned())));
+    assert_eq!(scene.standing(first).await, Standing::Condemned);
     assert_eq!(scene.booked().await, (7, 5, 0));
     assert_eq!(scene.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'multipart'").await, 1);
 }
@@ -60,14 +60,14 @@ pub async fn a_part_may_refer_to_a_range(scene: &Scene) {
     let (_, written) = scene.part(upload, 1, 4).await;
     for _ in 0..3 {
         refer(scene, upload, 1, source).await.expect("committed");
-        assert_eq!(scene.count(source).await, Some((2, "live".to_owned())), "again with the same content");
+        assert_eq!(scene.standing(source).await, Standing::Live(2), "again with the same content");
     }
-    assert_eq!(scene.count(written).await, Some((0, "condemned".to_owned())));
+    assert_eq!(scene.standing(written).await, Standing::Condemned);
     assert!(scene.delete(bucket, "source").await);
     let joined = scene.complete(upload, &[(1, source)]).await.expect("completed");
     let pieces = scene.catalog.pieces(joined, 0, 3, 9).await.expect("pieces");
     assert_eq!((pieces[0].whole, pieces[0].offset, pieces[0].length, pieces[0].whole_bytes), (source, 2, 3, 9));
-    assert_eq!(scene.count(source).await, Some((1, "live".to_owned())));
+    assert_eq!(scene.standing(source).await, Standing::Live(1));
 }
 
 /// Condemned content never comes back through a part.
@@ -122,7 +122,7 @@ pub async fn complete_lays_parts_end_to_end(scene: &Scene) {
     let resolved = scene.resolve("complete", "a").await;
     let object = resolved.object.expect("there");
     assert_eq!((object.content, object.size_bytes, resolved.whole), (joined, 16, None));
-    assert_eq!(scene.count(displaced).await, Some((0, "condemned".to_owned())));
+    assert_eq!(scene.standing(displaced).await, Standing::Condemned);
     for byte in 0..16 {
         let found = scene.catalog.pieces(joined, byte, byte + 1, 9).await.expect("pieces");
         let expected = if byte < 5 { (2, 0) } else if byte < 12 { (3, 5) } else { (9, 12) };
@@ -177,9 +177,9 @@ pub async fn unlisted_parts_are_left_to_cleanup(scene: &Scene) {
     let listed = scene.part(upload, 2, 5).await;
     let (_, unlisted) = scene.part(upload, 1, 7).await;
     scene.complete(upload, &[listed]).await.expect("completed");
-    assert_eq!((scene.count(unlisted).await, scene.queued().await), (Some((1, "live".to_owned())), vec![]));
+    assert_eq!((scene.standing(unlisted).await, scene.queued().await), (Standing::Live(1), vec![]));
     scene.clean_up().await;
-    assert_eq!((scene.count(unlisted).await, scene.booked().await), (None, (5, 0, 0)));
+    assert_eq!((scene.standing(unlisted).await, scene.booked().await), (Standing::Forgotten, (5, 0, 0)));
 }
 
 /// Abort closes an upload once; its parts are left to cleanup.
@@ -211,11 +211,11 @@ pub async fn ten_thousand_parts_complete_in_one_unit(scene: &Scene) {
     scene.catalog.complete_upload(complete).await.expect("completed");
     assert!(begun.elapsed().as_secs() < 10, "it took {:?}", begun.elapsed());
     assert_eq!(scene.catalog.effort().units - before, 1);
-    assert_eq!(scene.count(source).await, Some((10_001, "live".to_owned())));
+    assert_eq!(scene.standing(source).await, Standing::Live(10_001));
     let last = scene.catalog.pieces(joined, 29_999, 30_000, 9).await.expect("pieces");
     assert_eq!((last.len(), last[0].number, last[0].start), (1, 10_000, 29_997));
     assert!(scene.delete(bucket, "a").await && scene.delete(bucket, "source").await);
-    assert_eq!(scene.count(source).await, Some((10_000, "live".to_owned())));
+    assert_eq!(scene.standing(source).await, Standing::Live(10_000));
     scene.clean_up().await;
-    assert_eq!((scene.count(source).await, scene.booked().await), (None, (0, 0, 0)));
+    assert_eq!((scene.standing(source).await, scene.booked().await), (Standing::Forgotten, (0, 0, 0)));
 }

@@ -82,9 +82,9 @@ pub(super) async fn delete_many(
     let matching: Vec<(&str, &str)> =
         targets.iter().filter_map(|(key, etag)| Some((key.as_str(), etag.as_ref()?.as_str()))).collect();
     let mut unit = Unit::new("delete_objects");
-    let mut marked = vec![unit.run(MARK, params![token, bucket, &plain])];
+    let mut places = vec![unit.run(MARK, params![token, bucket, &plain])];
     if !matching.is_empty() {
-        marked.push(unit.run(MARK_MATCHING, params![token, bucket, json(&matching)]));
+        places.push(unit.run(MARK_MATCHING, params![token, bucket, json(&matching)]));
     }
     unit.run(
         "SELECT q.id FROM pending_objects q JOIN objects o ON o.bucket_id = q.bucket_id AND o.key = q.key \
@@ -101,5 +101,5 @@ pub(super) async fn delete_many(
     );
     unit.run("DELETE FROM objects WHERE token = $1", marker);
     let answers = catalog.write(unit).await?;
-    marked.iter().flat_map(|place| &answers[*place].rows).map(|row| row.parse(0)).collect()
+    places.iter().flat_map(|place| &answers[*place].rows).map(|row| row.parse(0)).collect()
 }

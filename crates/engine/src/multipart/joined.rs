@@ -16,7 +16,7 @@ pub(super) fn etag(parts: &[&Part]) -> ETag {
 
 /// What a client sent, in few bytes: a replay must send the same.
 pub(super) fn fingerprint(parts: &[ListedPart]) -> String {
-    let text: String = parts.iter().map(|part| format!("{}:{};", part.number, part.etag)).collect();
+    let text = parts.iter().fold(String::new(), |text, part| text + &format!("{}:{};", part.number, part.etag));
     hex(&md5_of(text.as_bytes()).0)
 }
 
@@ -38,7 +38,9 @@ fn digest_of(part: &Part, algorithm: Algorithm) -> Result<Vec<u8>, Error> {
 
 fn composite(algorithm: Algorithm, digests: &[Vec<u8>]) -> Checksum {
     let mut hasher = Hasher::new(Some(algorithm));
-    digests.iter().for_each(|digest| hasher.update(digest));
+    for digest in digests {
+        hasher.update(digest);
+    }
     let over_digests = hasher.finish().checksum.expect("a checksum was asked for");
     let value = format!("{}-{}", over_digests.value, digests.len());
     Checksum { algorithm, value, coverage: Coverage::Composite }

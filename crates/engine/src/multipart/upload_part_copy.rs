@@ -70,12 +70,11 @@ impl Engine {
         let object = resolved.object.clone().ok_or(Error::NoSuchKey)?;
         let range = exact_range(copy.range, object.size_bytes)?;
         check_part(copy.number, range.length)?;
-        match self.piece_with(&object, resolved.whole.clone(), range).await? {
-            Some(piece) => self.refer_part(copy, &upload, &piece, range).await,
-            None => {
-                let body = self.read(source_of(resolved)?, range).await?;
-                self.rewrite_part(copy, &upload, range.length, body).await
-            }
+        if let Some(piece) = self.piece_with(&object, resolved.whole.clone(), range).await? {
+            self.refer_part(copy, &upload, &piece, range).await
+        } else {
+            let body = self.read(source_of(resolved)?, range).await?;
+            self.rewrite_part(copy, &upload, range.length, body).await
         }
     }
 

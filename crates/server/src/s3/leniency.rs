@@ -1,8 +1,9 @@
 //! Reads with headers that S3 ignores and the protocol library refuses.
 //!
 //! Several ranges, ranges that make no sense and dates that are none count as if they were not
-//! there, and numbers beyond all sizes as the highest one. They may be signed, so they can only be dropped once the signature has been checked:
-//! such a request takes a second way through the library, without them and without its signature.
+//! there, and numbers beyond all sizes as the highest one. They may be signed, so they can only be
+//! changed once the signature has been checked: such a request takes a second way through the
+//! library, without them and without its signature.
 
 use async_trait::async_trait;
 use http::header::{AUTHORIZATION, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};

@@ -30,24 +30,31 @@ pub(super) fn connect(path: &Path) -> Result<Connection, Error> {
 pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     let lock = lock_file(path)?;
     let mut writer = connect(path)?;
-    // What is refused keeps its log too; closing would fold it into the file.
-    let fold_log_on_close = |fold: bool| {
-        writer.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !fold).map(drop).map_err(translate)
-    };
-    fold_log_on_close(false)?;
+    // Closing folds a log that somebody left into the file; what is refused must keep both.
+    let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    keep_log(&writer, has_log)?;
     check_ours(&writer)?;
-    fold_log_on_close(true)?;
+    keep_log(&writer, false)?;
     configure(&writer)?;
     migrate(&mut writer)?;
     Ok(Opened { writer, lock })
 }
 
+/// The file next to the database whose name ends so.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn keep_log(connection: &Connection, keep: bool) -> Result<(), Error> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop).map_err(translate)
+}
+
 /// SQLite would let a second process in; two writers with separate group commits and separate
 /// workers would be correct for the database and wrong for us.
 fn lock_file(path: &Path) -> Result<File, Error> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let name = PathBuf::from(name);
+    let name = beside(path, ".lock");
     let describe = |error: &dyn std::fmt::Display| Error::Away(format!("{}: {error}", name.display()));
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(|e| describe(&e))?;
     match file.try_lock() {

@@ -101,6 +101,7 @@ fn owned(column: usize, value: ValueRef<'_>) -> rusqlite::Result<Value> {
 }
 
 /// Names a database error by what a caller can do.
+#[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` takes")]
 pub(super) fn translate(error: rusqlite::Error) -> Error {
     let text = error.to_string();
     match error.sqlite_error_code() {

@@ -68,7 +68,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         if let Self::Threaded { jobs, thread } = self {
             // Closing the inbox ends the thread once it has run what it was given.
-            jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+            jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(thread) = thread.take() {
                 thread.join().unwrap_or_else(|_| tracing::error!("the catalog's writer panicked"));
             }
@@ -108,13 +108,11 @@ impl Session {
         self.execute("BEGIN IMMEDIATE").map_err(drop)?;
         let mut outcomes = Vec::with_capacity(group.len());
         for job in group {
-            match self.within_savepoint(&job.unit) {
-                Ok(outcome) => outcomes.push(outcome),
-                Err(_) => {
-                    self.roll_back();
-                    return Err(());
-                }
-            }
+            let Ok(outcome) = self.within_savepoint(&job.unit) else {
+                self.roll_back();
+                return Err(());
+            };
+            outcomes.push(outcome);
         }
         if self.commit().is_err() {
             self.roll_back();

@@ -91,7 +91,7 @@ fn garbage_is_refused() {
 async fn a_truncated_catalog_is_refused() {
     let whole = closed_catalog().await;
     let bytes = fs::read(file(whole.path())).expect("read");
-    for length in [bytes.len() - 4096, bytes.len() / 2, 4096, 4095, 100, 17, 1] {
+    for length in [bytes.len() - 4096, bytes.len() / 2, 4096, 4095, 100, 17] {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(file(folder.path()), &bytes[..length]).expect("written");
         let error = refusal(folder.path());
