@@ -36,6 +36,9 @@ pub struct Depths {
 /// What is known of cleanups.
 #[async_trait]
 pub trait Cleanups: Send + Sync {
+    /// Whether rows of one backend are due; a look, not a transaction.
+    async fn has_due_cleanups(&self, backend: &BackendName) -> Result<bool, Error>;
+
     /// Claims due rows of one backend.
     async fn claim_cleanups(
         &self,
@@ -97,18 +100,18 @@ fn sort_settlements(settlements: &[Settlement]) -> Sorted<'_> {
 
 #[async_trait]
 impl Cleanups for Catalog {
+    async fn has_due_cleanups(&self, backend: &BackendName) -> Result<bool, Error> {
+        const DUE: &str =
+            "SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND due <= :now AND token IS NULL LIMIT 1";
+        Ok(!self.read(DUE, params![backend]).await?.is_empty())
+    }
+
     async fn claim_cleanups(
         &self,
         backend: &BackendName,
         limit: usize,
         claimant: &Claimant,
     ) -> Result<Vec<Cleanup>, Error> {
-        const DUE: &str =
-            "SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND due <= :now AND token IS NULL LIMIT 1";
-        // An empty lane costs a read, not a transaction.
-        if self.read(DUE, params![backend]).await?.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut unit = Unit::new("claim_cleanups");
         unit.run(CLAIM, params![backend, limit, claimant.instance, claimant.token]);
         self.write(unit).await?[0].rows.iter().map(cleanup).collect()

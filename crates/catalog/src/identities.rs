@@ -45,12 +45,7 @@ pub trait Identities: Send + Sync {
 
 fn known(row: &Row) -> Result<KnownBackend, Error> {
     let text = |column| row.opt_text(column).map(|text| text.map(str::to_owned));
-    Ok(KnownBackend {
-        mark: text(0)?,
-        next_mark: text(1)?,
-        past_marks: row.json(2)?,
-        frozen_reason: text(3)?,
-    })
+    Ok(KnownBackend { mark: text(0)?, next_mark: text(1)?, past_marks: row.json(2)?, frozen_reason: text(3)? })
 }
 
 #[async_trait]
@@ -66,21 +61,19 @@ impl Identities for Catalog {
     }
 
     async fn known_backend(&self, name: &BackendName) -> Result<KnownBackend, Error> {
+        const KNOWN: &str = "SELECT mark, next_mark, past_marks, frozen_reason FROM backends WHERE name = $1";
+        if let Some(row) = self.read(KNOWN, params![name]).await?.first() {
+            return known(row);
+        }
         let mut unit = Unit::new("known_backend");
         unit.run("INSERT INTO backends (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", params![name]);
-        let answer = unit.run(
-            "SELECT mark, next_mark, past_marks, frozen_reason FROM backends WHERE name = $1",
-            params![name],
-        );
+        let answer = unit.run(KNOWN, params![name]);
         known(&self.write(unit).await?[answer].rows[0])
     }
 
     async fn plan_mark(&self, name: &BackendName, next: &str) -> Result<String, Error> {
         let mut unit = Unit::new("plan_mark");
-        unit.run(
-            "UPDATE backends SET next_mark = $2 WHERE name = $1 AND next_mark IS NULL",
-            params![name, next],
-        );
+        unit.run("UPDATE backends SET next_mark = $2 WHERE name = $1 AND next_mark IS NULL", params![name, next]);
         let answer = unit.run("SELECT next_mark FROM backends WHERE name = $1", params![name]);
         let answers = self.write(unit).await?;
         let row = answers[answer].rows.first().ok_or_else(|| Error::Internal(format!("backend {name} unknown")))?;

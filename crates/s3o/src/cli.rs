@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
-use crate::bench::quantity;
 use crate::config::Faults;
+use crate::config::units;
 
 /// One S3 endpoint over many stores.
 #[derive(Debug, Parser)]
@@ -96,13 +96,13 @@ pub struct Bench {
     )]
     pub workloads: Vec<Workload>,
     /// How large objects are; HEAD and DELETE use the first size only
-    #[arg(long, value_name = "LIST", value_parser = quantity::size, value_delimiter = ',', default_value = "4KiB,1MiB")]
+    #[arg(long, value_name = "LIST", value_parser = units::size, value_delimiter = ',', default_value = "4KiB,1MiB")]
     pub sizes: Vec<u64>,
     /// How many requests are under way at one time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,16,64")]
     pub concurrency: Vec<usize>,
     /// How long each line of the table is measured
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "5s")]
     pub duration: Duration,
     /// How many requests each line of the table makes at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]

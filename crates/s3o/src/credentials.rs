@@ -47,11 +47,7 @@ impl Credentials {
 
     fn fresh(entropy: &dyn Entropy) -> Self {
         let text = |length| (0..length).map(|_| letter(entropy)).collect::<String>();
-        Self {
-            access_key_id: format!("S3O{}", text(17)),
-            secret_access_key: text(40),
-            admin_token: text(32),
-        }
+        Self { access_key_id: format!("S3O{}", text(17)), secret_access_key: text(40), admin_token: text(32) }
     }
 
     /// Written aside and renamed: a crash leaves the whole file or none.

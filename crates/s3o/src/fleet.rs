@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
 use s3o_backend::fs::{Fs, FsOptions};
 use s3o_backend::layers::{IdleTimeout, Meter, Metered, Retry, RetryOptions};
 use s3o_backend::s3::S3;
-use s3o_backend::SharedBackend;
 use s3o_catalog::{Catalog, Identities as _, Quotas as _};
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
@@ -20,7 +20,7 @@ use crate::config::{BackendConfig, BackendKind};
 /// How long a backend may be silent while it is working for us.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// How old a look at a remote backend's identity may be; each look is a paid request.
-const REMOTE_IDENTITY_AGE_MAX: Duration = Duration::from_secs(60);
+const REMOTE_IDENTITY_AGE_MAX: Duration = Duration::from_mins(1);
 
 /// What backends are made with.
 pub struct Surroundings {

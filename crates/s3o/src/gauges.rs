@@ -64,7 +64,9 @@ fn latency() -> Histogram {
 impl Meter for BackendMeter {
     fn observe(&self, backend: &BackendName, operation: &'static str, outcome: &'static str, duration: Duration) {
         let backend = backend.to_string();
-        self.durations.get_or_create(&Operation { backend: backend.clone(), operation }).observe(duration.as_secs_f64());
+        self.durations
+            .get_or_create(&Operation { backend: backend.clone(), operation })
+            .observe(duration.as_secs_f64());
         self.requests.get_or_create(&Call { backend, operation, outcome }).inc();
     }
 

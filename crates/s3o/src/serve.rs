@@ -15,9 +15,9 @@ use s3o_model::clock::{Clock, SystemClock};
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_server::admin::{self, AdminParts, AdminToken, MetricsPage};
+use s3o_server::listener;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Access, AccessKey, Keys, S3Options, SharedKeys};
-use s3o_server::listener;
 use s3o_workers::{
     Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Runner, Scheduled,
 };
@@ -35,7 +35,7 @@ use control::Controls;
 /// How long requests in flight may take to finish after a shutdown began.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// How often the marks on the backends are raised.
-const IDENTITY_INTERVAL: Duration = Duration::from_secs(3600);
+const IDENTITY_INTERVAL: Duration = Duration::from_hours(1);
 /// How often a backend that was not reached yet is tried again.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -111,11 +111,8 @@ async fn serve(mut config: Config, data: &Path, stop: impl Future<Output = ()>) 
         Observer::new(RequestMetrics::register(registry), Arc::clone(&ground.entropy))
     });
     let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, Arc::clone(&catalog)));
-    let controls = Arc::new(Controls {
-        runner: Arc::clone(&runner),
-        identity: Arc::clone(&identity),
-        quotas: catalog.clone(),
-    });
+    let controls =
+        Arc::new(Controls { runner: Arc::clone(&runner), identity: Arc::clone(&identity), quotas: catalog.clone() });
     let router = admin::router(AdminParts {
         token: AdminToken::new(config.admin.token.as_deref().unwrap_or_default()),
         readiness: controls.clone(),
@@ -136,8 +133,7 @@ async fn serve(mut config: Config, data: &Path, stop: impl Future<Output = ()>) 
     let upkeep = tokio::spawn(upkeep(engine.clone(), Arc::clone(&identity)));
     let workers = tokio::spawn(runner.serve(stopped.clone()));
     let s3 = tokio::spawn(listener::serve(s3_socket, door, told(stopped.clone()), DRAIN_MAX));
-    let admin =
-        tokio::spawn(listener::serve(admin_socket, listener::router_service(router), told(stopped), DRAIN_MAX));
+    let admin = tokio::spawn(listener::serve(admin_socket, listener::router_service(router), told(stopped), DRAIN_MAX));
     stop.await;
     tracing::info!("stopping: requests in flight are finished first");
     stopping.send_replace(true);
@@ -276,7 +272,11 @@ fn open_runner(
 }
 
 /// Fills in the key pair and the token that the configuration leaves out; says whether it did.
-fn complete_credentials(config: &mut Config, data: &Path, entropy: &dyn Entropy) -> Result<Option<Credentials>, Failure> {
+fn complete_credentials(
+    config: &mut Config,
+    data: &Path,
+    entropy: &dyn Entropy,
+) -> Result<Option<Credentials>, Failure> {
     if !config.access_keys.is_empty() && config.admin.token.is_some() {
         return Ok(None);
     }

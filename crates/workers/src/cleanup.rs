@@ -104,7 +104,9 @@ impl Cleanup {
 
     /// One batch of one backend; says whether the batch was full.
     async fn lane(&self, backend: &SharedBackend, report: &mut Report) -> Result<bool, Error> {
-        if !self.identity.permits(backend).await? {
+        // An empty lane costs a look at the catalog; a look at the backend may be a paid request.
+        let due = self.cleanups.has_due_cleanups(backend.name()).await?;
+        if !due || !self.identity.permits(backend).await? {
             return Ok(false);
         }
         let claimant = Claimant { instance: self.instance, token: ClaimToken::new(self.ids.fresh()) };

@@ -37,7 +37,8 @@ macro_rules! conformance {
             delete: a_deleted_key_is_gone, every_key_of_a_batch_is_answered_in_order, a_thousand_keys_go_at_once,
                 deleting_again_is_harmless, neighbours_stay, nothing_to_delete_is_no_answer;
             list: keys_come_in_byte_order, pages_join_without_gap_or_overlap, a_prefix_need_not_end_a_folder,
-                a_start_need_not_exist, tangled_names_list_like_a_sorted_set, sizes_are_told, nothing_found_is_a_whole_listing, own_objects_are_left_out;
+                a_start_need_not_exist, tangled_names_list_like_a_sorted_set, sizes_are_told,
+                nothing_found_is_a_whole_listing, own_objects_are_left_out;
             uploads: parts_join_in_order, an_aborted_upload_leaves_nothing, uploads_are_found_by_their_exact_key,
                 aborting_again_is_harmless, a_broken_part_is_no_part;
             own_objects: own_objects_are_replaced, a_missing_own_object_is_none, traits_leave_nothing_behind;

@@ -151,11 +151,7 @@ const BREAKAGES: &[(&str, &str, &str)] = &[
         "UPDATE backend_quotas SET stripe = 7",
         "UPDATE backend_quotas SET stripe = 0",
     ),
-    (
-        "no unit leaves its mark behind",
-        "UPDATE objects SET token = 'someone'",
-        "UPDATE objects SET token = NULL",
-    ),
+    ("no unit leaves its mark behind", "UPDATE objects SET token = 'someone'", "UPDATE objects SET token = NULL"),
     (
         "a claim is whole or not there",
         "UPDATE cleanup_queue SET token = 'someone'",

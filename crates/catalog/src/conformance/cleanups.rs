@@ -39,6 +39,21 @@ pub async fn a_claim_takes_what_is_due_once(scene: &Scene) {
     assert_eq!(scene.claim(9).await.1, []);
 }
 
+/// A lane has work while a row of it is due and nobody's.
+pub async fn a_lane_knows_whether_it_has_work(scene: &Scene) {
+    let (disk, cloud) = (backend("disk"), backend("cloud"));
+    assert!(!scene.catalog.has_due_cleanups(&disk).await.expect("a look"));
+    queue(scene, 1).await;
+    assert!(scene.catalog.has_due_cleanups(&disk).await.expect("a look"));
+    assert!(!scene.catalog.has_due_cleanups(&cloud).await.expect("a look"));
+    let (token, claimed) = scene.claim(9).await;
+    assert!(!scene.catalog.has_due_cleanups(&disk).await.expect("a look"), "it is claimed");
+    scene.settle(token, &claimed, &retry(Duration::from_secs(1))).await;
+    assert!(!scene.catalog.has_due_cleanups(&disk).await.expect("a look"), "it is not due");
+    scene.clock.advance(Duration::from_secs(1));
+    assert!(scene.catalog.has_due_cleanups(&disk).await.expect("a look"));
+}
+
 /// Done rows go and release exactly what they charged.
 pub async fn a_settlement_releases_what_the_row_charged(scene: &Scene) {
     queue(scene, 4).await;

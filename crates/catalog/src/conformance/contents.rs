@@ -13,11 +13,7 @@ const GRACE: Duration = Duration::from_mins(10);
 async fn joined_of(scene: &Scene, bucket: BucketId, parts: u32) -> (ContentId, ContentId) {
     let source = scene.put(bucket, "source", 5).await;
     let upload = scene.upload(bucket, "a").await;
-    for number in 1..=parts {
-        let part = scene.part_of(upload, number, (source, 5), PartSource::Range { offset: 0 });
-        scene.catalog.commit_part(part).await.expect("committed");
-    }
-    let listed: Vec<_> = (1..=parts).map(|number| (number, source)).collect();
+    let listed = scene.parts_of(upload, parts, (source, 5)).await;
     (scene.complete(upload, &listed).await.expect("completed"), source)
 }
 
@@ -87,10 +83,7 @@ pub async fn closed_uploads_let_go_in_bounded_steps(scene: &Scene) {
     let bucket = scene.bucket("closed").await;
     let source = scene.put(bucket, "source", 5).await;
     let (open, closed) = (scene.upload(bucket, "open").await, scene.upload(bucket, "closed").await);
-    for number in 1..=1_001 {
-        let part = scene.part_of(closed, number, (source, 5), PartSource::Range { offset: 0 });
-        scene.catalog.commit_part(part).await.expect("committed");
-    }
+    scene.parts_of(closed, 1_001, (source, 5)).await;
     scene.part(open, 1, 3).await;
     assert!(!scene.catalog.expand_closed_upload().await.expect("a step"), "both are open");
     scene.catalog.abort_upload(closed).await.expect("aborted");
@@ -133,6 +126,10 @@ pub async fn condemned_content_is_kept_for_its_time(scene: &Scene) {
     assert_eq!(scene.catalog.forget_condemned(keep).await.expect("a step"), 0);
     scene.clock.advance(Duration::from_millis(1));
     assert_eq!(scene.catalog.forget_condemned(keep).await.expect("a step"), 1);
-    assert_eq!((scene.standing(content).await, scene.queued().await.len()), (Standing::Forgotten, 1), "its bytes still wait");
+    assert_eq!(
+        (scene.standing(content).await, scene.queued().await.len()),
+        (Standing::Forgotten, 1),
+        "its bytes still wait"
+    );
     assert_eq!((scene.standing(joined).await, scene.standing(source).await), (Standing::Condemned, Standing::Live(3)));
 }

@@ -16,6 +16,7 @@ pub mod objects;
 pub mod quotas;
 pub mod races;
 pub mod scene;
+pub mod upload_races;
 pub mod uploads;
 
 use std::fmt::Debug;
@@ -50,11 +51,13 @@ macro_rules! conformance {
                 ten_thousand_parts_complete_in_one_unit;
             intents: an_intent_reserves_and_holds, a_closed_backend_takes_no_writes,
                 a_backend_that_closes_lets_writes_end, only_renewed_intents_commit, only_open_intents_are_renewed,
-                copies_are_fenced_together, a_reap_is_bounded, a_write_is_dropped_once,
+                a_lease_holds_to_its_end, an_aborting_intent_has_lost_its_owner, copies_are_fenced_together,
+                a_reap_is_bounded, a_write_is_dropped_once,
                 what_is_known_of_an_upload_reaches_cleanup, a_requeued_write_is_booked_once,
                 a_requeue_ends_the_claim, a_superseded_owner_still_commits, a_takeover_ends_leases_and_claims;
-            cleanups: a_claim_takes_what_is_due_once, a_settlement_releases_what_the_row_charged,
-                a_settlement_judges_each_row, a_stale_token_settles_nothing, stale_claims_are_freed_once,
+            cleanups: a_lane_knows_whether_it_has_work, a_claim_takes_what_is_due_once,
+                a_settlement_releases_what_the_row_charged, a_settlement_judges_each_row,
+                a_stale_token_settles_nothing, stale_claims_are_freed_once,
                 depths_count_what_waits, claims_never_overlap;
             contents: readers_have_time_to_finish, joined_content_goes_in_bounded_steps,
                 pieces_that_others_use_stay, a_count_that_drifted_kills_no_bytes,
@@ -65,10 +68,10 @@ macro_rules! conformance {
             identities: a_cluster_keeps_its_first_name, a_new_backend_has_no_mark, an_unconfirmed_mark_is_kept,
                 past_marks_are_kept, a_backend_is_frozen_and_thawed;
             races: two_first_puts_leave_one_content, one_of_a_hundred_first_writers_wins,
-                one_of_a_hundred_replacing_writers_wins, complete_meets_a_part_sent_again, complete_meets_abort,
-                complete_meets_complete, bucket_delete_meets_put, copy_meets_delete_of_its_source,
-                reap_meets_commit, expanding_twice_counts_once, a_failing_unit_fails_alone,
-                a_storm_leaves_the_books_in_order;
+                one_of_a_hundred_replacing_writers_wins, bucket_delete_meets_put, copy_meets_delete_of_its_source,
+                reap_meets_commit, a_failing_unit_fails_alone, a_storm_leaves_the_books_in_order;
+            upload_races: complete_meets_a_part_sent_again, complete_meets_abort, complete_meets_complete,
+                expanding_twice_counts_once;
         }
     };
     ($scene:path; $($topic:ident: $($fact:ident),+;)+) => {
@@ -94,7 +97,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [&str; 12] = [
+    const TOPICS: [&str; 13] = [
         include_str!("books.rs"),
         include_str!("buckets.rs"),
         include_str!("objects.rs"),
@@ -107,6 +110,7 @@ mod tests {
         include_str!("quotas.rs"),
         include_str!("identities.rs"),
         include_str!("races.rs"),
+        include_str!("upload_races.rs"),
     ];
 
     #[test]

@@ -7,7 +7,7 @@ use s3o_model::names::ObjectKey;
 use s3o_model::object::{Attributes, Headers, Tags};
 
 use super::refused;
-use super::scene::{Scene, Standing, backend, bucket_name, key, md5_of};
+use super::scene::{Scene, Standing, at_once, backend, bucket_name, key, md5_of};
 use crate::{Objects, Verdict, params};
 
 fn everything() -> Attributes {
@@ -148,7 +148,10 @@ pub async fn a_copy_displaces_like_a_put(scene: &Scene) {
     let bucket = scene.bucket("copy").await;
     let (content, displaced) = (scene.put(bucket, "a", 5).await, scene.put(bucket, "b", 6).await);
     assert!(scene.copy((content, 5), bucket, "b").await.expect("copied").displaced);
-    assert_eq!((scene.standing(content).await, scene.standing(displaced).await), (Standing::Live(2), Standing::Condemned));
+    assert_eq!(
+        (scene.standing(content).await, scene.standing(displaced).await),
+        (Standing::Live(2), Standing::Condemned)
+    );
     assert_eq!(scene.booked().await, (5, 6, 0));
 }
 
@@ -211,15 +214,18 @@ pub async fn a_thousand_rows_go_at_once(scene: &Scene) {
     let bucket = scene.bucket("many").await;
     let shared = scene.put(bucket, "shared", 5).await;
     let mut targets: Vec<(ObjectKey, Option<ETag>)> = vec![(key("shared"), None), (key("never"), None)];
-    for number in 0..998 {
-        let name = format!("k{number}");
-        if number % 2 == 0 {
-            scene.copy((shared, 5), bucket, &name).await.expect("copied");
-        } else {
-            scene.put(bucket, &name, 1).await;
-        }
+    let fill = (0..998).map(|number| {
+        let (scene, name) = (scene.clone(), format!("k{number}"));
         targets.push((key(&name), None));
-    }
+        async move {
+            if number % 2 == 0 {
+                scene.copy((shared, 5), bucket, &name).await.expect("copied");
+            } else {
+                scene.put(bucket, &name, 1).await;
+            }
+        }
+    });
+    at_once(fill.collect()).await;
     scene.copy((shared, 5), bucket, "kept").await.expect("copied");
     let gone = scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
     assert_eq!(gone.len(), 999);
@@ -234,8 +240,14 @@ pub async fn a_batch_judges_each_key(scene: &Scene) {
     let etag = |content| Some(ETag::of_whole(md5_of(content)));
     let (a, b) = (scene.put(bucket, "a", 1).await, scene.put(bucket, "b", 1).await);
     scene.put(bucket, "c", 1).await;
-    let targets =
-        [(key("a"), etag(a)), (key("a"), None), (key("b"), etag(a)), (key("c"), None), (key("c"), None), (key("d"), etag(b))];
+    let targets = [
+        (key("a"), etag(a)),
+        (key("a"), None),
+        (key("b"), etag(a)),
+        (key("c"), None),
+        (key("c"), None),
+        (key("d"), etag(b)),
+    ];
     let mut gone = scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
     gone.sort();
     assert_eq!(gone, [key("a"), key("c")]);

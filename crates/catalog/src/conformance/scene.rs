@@ -1,6 +1,7 @@
 //! Where a fact plays: a fresh catalog, a clock that is moved by hand, fresh names, and shortcuts
 //! for what most facts begin with.
 
+mod cleanup;
 mod multipart;
 
 use std::any::Any;
@@ -8,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_model::claim::Claimant;
-use s3o_model::cleanup::{Cleanup, Outcome};
 use s3o_model::clock::{Clock, ManualClock, Timestamp};
 use s3o_model::conditions::WriteCondition;
 use s3o_model::entropy::SystemEntropy;
@@ -21,8 +21,8 @@ use s3o_model::quota::Books;
 
 use crate::unit::{Answer, Row, Statement, Unit, Value};
 use crate::{
-    Buckets, Catalog, Cleanups, CommitPut, Committed, Contents, Driver, Error, Identities, Intents, Objects, PutRow,
-    Quotas, Resolved, Settlement, Stage,
+    Buckets, Catalog, CommitPut, Committed, Driver, Error, Identities, Intents, Objects, PutRow, Quotas, Resolved,
+    Stage,
 };
 
 /// How long intents of the suite hold.
@@ -270,37 +270,6 @@ impl Scene {
     pub async fn queued(&self) -> Vec<String> {
         let rows = self.rows("SELECT physical_key FROM cleanup_queue ORDER BY physical_key", vec![]).await;
         rows.iter().map(|row| row.text(0).expect("a key").to_owned()).collect()
-    }
-
-    /// Claims what is due on `disk`.
-    pub async fn claim(&self, limit: usize) -> (ClaimToken, Vec<Cleanup>) {
-        let claimant = self.claimant();
-        let claimed = self.catalog.claim_cleanups(&backend("disk"), limit, &claimant).await.expect("claimed");
-        (claimant.token, claimed)
-    }
-
-    /// Settles all of these in one way; how many carried the token is returned.
-    pub async fn settle(&self, token: ClaimToken, cleanups: &[Cleanup], outcome: &Outcome) -> usize {
-        let settlements: Vec<Settlement> =
-            cleanups.iter().map(|cleanup| Settlement { id: cleanup.id, outcome: outcome.clone() }).collect();
-        self.catalog.settle_cleanups(token, &settlements).await.expect("settled")
-    }
-
-    /// Does all that cleanup does until nothing is left, with every graceful delay behind it.
-    pub async fn clean_up(&self) {
-        self.clock.advance(Duration::from_hours(48));
-        self.catalog.reap(self.token(), 100_000, Duration::ZERO).await.expect("reaped");
-        while self.catalog.expand_closed_upload().await.expect("a step") {}
-        while self.catalog.expand_joined(Duration::ZERO).await.expect("a step") {}
-        loop {
-            let (token, claimed) = self.claim(1000).await;
-            if claimed.is_empty() {
-                break;
-            }
-            assert_eq!(self.settle(token, &claimed, &Outcome::Done).await, claimed.len());
-        }
-        while self.catalog.forget_closed_uploads(Duration::ZERO).await.expect("a step") > 0 {}
-        while self.catalog.forget_condemned(Duration::ZERO).await.expect("a step") > 0 {}
     }
 }
 

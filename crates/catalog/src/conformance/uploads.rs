@@ -125,7 +125,13 @@ pub async fn complete_lays_parts_end_to_end(scene: &Scene) {
     assert_eq!(scene.standing(displaced).await, Standing::Condemned);
     for byte in 0..16 {
         let found = scene.catalog.pieces(joined, byte, byte + 1, 9).await.expect("pieces");
-        let expected = if byte < 5 { (2, 0) } else if byte < 12 { (3, 5) } else { (9, 12) };
+        let expected = if byte < 5 {
+            (2, 0)
+        } else if byte < 12 {
+            (3, 5)
+        } else {
+            (9, 12)
+        };
         assert_eq!((found.len(), found[0].number, found[0].start), (1, expected.0, expected.1), "byte {byte}");
         assert_eq!((found[0].is_whole(), found[0].locations.len()), (true, 1));
     }
@@ -199,11 +205,7 @@ pub async fn ten_thousand_parts_complete_in_one_unit(scene: &Scene) {
     let bucket = scene.bucket("parts").await;
     let source = scene.put(bucket, "source", 5).await;
     let upload = scene.upload(bucket, "a").await;
-    let mut parts = Vec::new();
-    for number in 1..=10_000 {
-        refer(scene, upload, number, source).await.expect("committed");
-        parts.push((number, source));
-    }
+    let parts = scene.parts_of(upload, 10_000, (source, 3)).await;
     let complete = scene.completion(upload, &parts).await;
     let before = scene.catalog.effort().units;
     let begun = tokio::time::Instant::now();

@@ -58,12 +58,7 @@ const IF_MATCH: &str = "UPDATE objects SET prev_content_id = content_id, content
      AND (expires_at IS NULL OR expires_at > :now) RETURNING last_modified, prev_content_id";
 
 /// Adds the statement; its answer holds the moment of the write and what it displaced.
-pub(crate) fn upsert_object(
-    unit: &mut Unit,
-    row: &PutRow,
-    content: ContentId,
-    condition: &WriteCondition,
-) -> usize {
+pub(crate) fn upsert_object(unit: &mut Unit, row: &PutRow, content: ContentId, condition: &WriteCondition) -> usize {
     let attributes = &row.attributes;
     let mut values = params![
         row.bucket,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::plan::Cell;
-use super::quantity::float;
+
 use super::usage::Usage;
 
 /// What was counted while a cell ran.
@@ -160,6 +160,13 @@ fn per(amount: f64, of: f64) -> f64 {
 fn percentile(sorted: &[Duration], per_cent: usize) -> Duration {
     let rank = (sorted.len() * per_cent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+/// A count as a number that can be divided.
+pub fn float(count: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "what is counted here stays far below 2^53")]
+    let number = count as f64;
+    number
 }
 
 #[cfg(test)]

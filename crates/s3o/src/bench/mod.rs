@@ -5,7 +5,6 @@
 mod figures;
 mod load;
 pub mod plan;
-pub mod quantity;
 mod table;
 mod target;
 mod usage;

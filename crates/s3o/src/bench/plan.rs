@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::quantity::shown;
 use crate::cli::{Bench, Failure};
+use crate::config::units::shown;
 
 /// Bodies that are on their way at one time are held in memory; together they stay below this.
 const BODIES_BYTES_MAX: u64 = 2 << 30;

@@ -1,7 +1,7 @@
 //! The table: a line for every cell as soon as it is measured, and the ratios at the end.
 
+use super::figures::float;
 use super::figures::{Figures, Ratios};
-use super::quantity::float;
 
 const MEBIBYTE: f64 = 1_048_576.0;
 

@@ -4,7 +4,7 @@
 mod faults;
 mod read;
 mod sections;
-mod units;
+pub mod units;
 mod yaml;
 
 use std::net::SocketAddr;

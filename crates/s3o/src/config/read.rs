@@ -107,7 +107,8 @@ impl<'a> Section<'a> {
 
     /// A number of at least one.
     pub(super) fn count(&self, field: &'static str, default: usize) -> usize {
-        let parse = |text: &str| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be a number above 0".to_owned());
+        let parse =
+            |text: &str| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be a number above 0".to_owned());
         self.read(field, parse).unwrap_or(default)
     }
 

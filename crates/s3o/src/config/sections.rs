@@ -17,8 +17,8 @@ use super::read::Section;
 use super::{Admin, BackendConfig, BackendKind, CleanupQueue, Config, Intents, Server, units};
 
 const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
 /// Sections of parts that are not built yet.

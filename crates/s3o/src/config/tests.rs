@@ -21,9 +21,9 @@ fn the_embedded_configuration_keeps_everything_below_one_folder() {
 #[test]
 fn defaults_are_those_of_the_reference() {
     let config = parse(DISK).expect("valid");
-    assert_eq!(config.intents.min_age, Duration::from_secs(300));
+    assert_eq!(config.intents.min_age, Duration::from_mins(5));
     assert_eq!(config.cleanup.batch_size, 1000);
-    assert_eq!(config.cleanup.backoff.max, Duration::from_secs(86_400));
+    assert_eq!(config.cleanup.backoff.max, Duration::from_hours(24));
     assert_eq!(config.server.object_bytes_max, 5 << 40);
 }
 

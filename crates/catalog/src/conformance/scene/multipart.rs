@@ -7,7 +7,7 @@ use s3o_model::multipart::{CompletedAnswer, Upload, UploadState};
 use s3o_model::object::Attributes;
 
 use super::{Scene, md5_of};
-use crate::{CommitPart, CompleteRow, Error, PartSource, Uploads};
+use crate::{CommitPart, CompleteRow, Error, PartSource, Uploads, params};
 
 impl Scene {
     /// An open upload.
@@ -39,12 +39,7 @@ impl Scene {
     pub async fn commit_part(&self, intent: &Intent) -> Result<ContentId, Error> {
         let IntentKind::Part { upload, number } = intent.kind else { panic!("not a part") };
         let content = self.content();
-        let source = PartSource::Written {
-            write: intent.write,
-            copies: 1,
-            sha256: None,
-            backend_versions: Vec::new(),
-        };
+        let source = PartSource::Written { write: intent.write, copies: 1, sha256: None, backend_versions: Vec::new() };
         let part = self.part_of(upload, number, (content, intent.size_bytes), source);
         self.catalog.commit_part(part).await.map(|_| content)
     }
@@ -60,6 +55,21 @@ impl Scene {
     pub async fn part(&self, upload: UploadId, number: u32, size_bytes: u64) -> (u32, ContentId) {
         let intent = self.staged_part(upload, number, size_bytes).await;
         (number, self.commit_part(&intent).await.expect("committed"))
+    }
+
+    /// Gives an upload this many parts in one statement, each the same range of content.
+    pub async fn parts_of(&self, upload: UploadId, count: u32, source: (ContentId, u64)) -> Vec<(u32, ContentId)> {
+        const MORE: &str = "INSERT INTO multipart_parts \
+             (upload_id, number, content_id, offset, length, md5, last_modified) \
+             WITH RECURSIVE numbers(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < $2) \
+             SELECT upload_id, n, content_id, offset, length, md5, last_modified FROM numbers CROSS JOIN multipart_parts \
+             WHERE upload_id = $1 AND number = 1";
+        let first = self.part_of(upload, 1, source, PartSource::Range { offset: 0 });
+        self.catalog.commit_part(first).await.expect("committed");
+        self.change(MORE, params![upload, count]).await;
+        let refer = "UPDATE contents SET ref_count = ref_count + $2 - 1 WHERE id = $1";
+        self.change(refer, params![source.0, count]).await;
+        (1..=count).map(|number| (number, source.0)).collect()
     }
 
     /// What a Complete of those parts says.

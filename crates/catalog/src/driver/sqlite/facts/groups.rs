@@ -75,6 +75,24 @@ async fn a_failing_statement_takes_back_its_own_unit_only() {
     assert!(commits < 3, "they were no group: {commits} commits");
 }
 
+/// Every statement of a unit may succeed and COMMIT still fail: nobody may hear of success.
+#[tokio::test]
+async fn a_failing_commit_acknowledges_nobody_wrongly() {
+    let scene = threaded_scene();
+    let mut dangling = bucket("middle");
+    // Checked at COMMIT instead of at the statement.
+    dangling.run("PRAGMA defer_foreign_keys = ON", vec![]);
+    dangling.run(
+        "INSERT INTO content_parts (joined_id, number, start, whole_id, offset, length) VALUES ('x', 1, 0, 'y', 0, 0)",
+        vec![],
+    );
+    let ([first, middle, last], commits) = in_the_middle(&scene, dangling).await;
+    assert!(first.is_ok() && middle.is_err() && last.is_ok(), "{first:?} {middle:?} {last:?}");
+    assert!(has(&scene, "first").await && !has(&scene, "middle").await && has(&scene, "last").await);
+    assert_eq!(commits, 3, "the group's COMMIT failed, and each ran by itself");
+    books::check(&scene).await;
+}
+
 /// Lets the file grow by this many pages and no more.
 async fn leave_room(scene: &Scene, pages: i64) {
     let limit = scene.number("PRAGMA page_count").await + pages;

@@ -1,0 +1,42 @@
+//! Shortcuts for facts about cleanup.
+
+use std::time::Duration;
+
+use s3o_model::cleanup::{Cleanup, Outcome};
+use s3o_model::ids::ClaimToken;
+
+use super::{Scene, backend};
+use crate::{Cleanups, Contents, Intents, Settlement};
+
+impl Scene {
+    /// Claims what is due on `disk`.
+    pub async fn claim(&self, limit: usize) -> (ClaimToken, Vec<Cleanup>) {
+        let claimant = self.claimant();
+        let claimed = self.catalog.claim_cleanups(&backend("disk"), limit, &claimant).await.expect("claimed");
+        (claimant.token, claimed)
+    }
+
+    /// Settles all of these in one way; how many carried the token is returned.
+    pub async fn settle(&self, token: ClaimToken, cleanups: &[Cleanup], outcome: &Outcome) -> usize {
+        let settlements: Vec<Settlement> =
+            cleanups.iter().map(|cleanup| Settlement { id: cleanup.id, outcome: outcome.clone() }).collect();
+        self.catalog.settle_cleanups(token, &settlements).await.expect("settled")
+    }
+
+    /// Does all that cleanup does until nothing is left, with every graceful delay behind it.
+    pub async fn clean_up(&self) {
+        self.clock.advance(Duration::from_hours(48));
+        self.catalog.reap(self.token(), 100_000, Duration::ZERO).await.expect("reaped");
+        while self.catalog.expand_closed_upload().await.expect("a step") {}
+        while self.catalog.expand_joined(Duration::ZERO).await.expect("a step") {}
+        loop {
+            let (token, claimed) = self.claim(1000).await;
+            if claimed.is_empty() {
+                break;
+            }
+            assert_eq!(self.settle(token, &claimed, &Outcome::Done).await, claimed.len());
+        }
+        while self.catalog.forget_closed_uploads(Duration::ZERO).await.expect("a step") > 0 {}
+        while self.catalog.forget_condemned(Duration::ZERO).await.expect("a step") > 0 {}
+    }
+}
