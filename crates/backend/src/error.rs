@@ -6,6 +6,9 @@ pub enum BodyError {
     /// The producer gave up: a client hung up, a source broke.
     #[error("the body broke off: {0}")]
     Broken(String),
+    /// The receiving side gave the write up; the sender is not to blame and may send again.
+    #[error("the write was given up: {0}")]
+    GivenUp(&'static str),
     /// Fewer bytes came than were announced.
     #[error("the body ended after {received} of {expected} bytes")]
     Short {

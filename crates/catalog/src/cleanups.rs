@@ -65,7 +65,7 @@ const CLAIM: &str = "UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now
 /// Rows of `$1` (a list of ids) that still carry the token `$2`.
 macro_rules! settled {
     ($head:literal) => {
-        concat!($head, " WHERE id IN (SELECT value FROM json_each($1)) AND token = $2")
+        concat!($head, " WHERE id IN NUMBERS($1) AND token = $2")
     };
 }
 
@@ -143,8 +143,9 @@ impl Cleanups for Catalog {
         );
         unit.run(
             "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL, \
-             due = :now + (t.value ->> 1), attempts = attempts + (t.value ->> 2), last_error = t.value ->> 3 \
-             FROM json_each($1) t WHERE cleanup_queue.id = t.value ->> 0 AND token = $2",
+             due = :now + CAST(t.value ->> 1 AS BIGINT), \
+             attempts = attempts + CAST(t.value ->> 2 AS BIGINT), last_error = t.value ->> 3 \
+             FROM json_each($1) t WHERE cleanup_queue.id = CAST(t.value ->> 0 AS BIGINT) AND token = $2",
             params![json(&later), token],
         );
         Ok(self.write(unit).await?[ours].rows.len())

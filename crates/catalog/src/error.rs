@@ -34,6 +34,9 @@ pub enum Error {
     /// The catalog cannot be reached or written now; nothing was changed.
     #[error("catalog away: {0}")]
     Away(String),
+    /// The answer to a COMMIT was lost: it happened or it did not.
+    #[error("the outcome of a commit is unknown: {0}")]
+    Unknown(String),
     /// Another process uses this catalog.
     #[error("another process is using this catalog: {0}")]
     InUse(String),
@@ -59,7 +62,12 @@ impl Error {
     pub fn verdict(&self) -> Option<Verdict> {
         match self {
             Self::Guard(verdict) => Some(*verdict),
-            Self::Away(_) | Self::InUse(_) | Self::Newer { .. } | Self::Corrupt(_) | Self::Internal(_) => None,
+            Self::Away(_)
+            | Self::Unknown(_)
+            | Self::InUse(_)
+            | Self::Newer { .. }
+            | Self::Corrupt(_)
+            | Self::Internal(_) => None,
         }
     }
 }

@@ -34,6 +34,16 @@ pub enum Late {
     Within(Duration),
 }
 
+/// What giving a write up found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Whether its intents were still open: it was not committed and now never will be.
+    pub was_open: bool,
+    /// The catalog's clock at that moment. Intents that are gone before their lease ended were
+    /// committed; later, the reaper may have taken them.
+    pub now: Timestamp,
+}
+
 /// What is known of intents.
 #[async_trait]
 pub trait Intents: Send + Sync {
@@ -47,8 +57,9 @@ pub trait Intents: Send + Sync {
     /// Notes what is known of a backend upload, before it is acted upon. Fails as `Fenced`.
     async fn note_upload(&self, intent: IntentId, upload: &BackendUpload) -> Result<(), Error>;
 
-    /// Gives a write up: its open intents become cleanups. `false` if none was open any more.
-    async fn drop_write(&self, write: WriteId, late: Late) -> Result<bool, Error>;
+    /// Gives a write up: its open intents become cleanups. It waits for a commit of the same write
+    /// that is in doubt, and so tells whether that commit happened.
+    async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error>;
 
     /// Queues the bytes of a write that was fenced, again, now that the write has ended.
     async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error>;
@@ -154,14 +165,20 @@ impl Intents for Catalog {
     }
 
     async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error> {
+        let list = json(&intents);
         let mut unit = Unit::new("renew");
+        // In the order in which commits take them, or renewals and commits block each other.
         unit.run(
+            "SELECT id FROM pending_objects WHERE id IN TEXTS($1) AND state = 'open' ORDER BY id /*lock*/",
+            params![&list],
+        );
+        let renewed = unit.run(
             "UPDATE pending_objects SET lease_until = :now + $2 \
-             WHERE id IN (SELECT value FROM json_each($1)) AND state = 'open' RETURNING id, lease_until",
-            params![json(&intents), millis_of(lease)],
+             WHERE id IN TEXTS($1) AND state = 'open' RETURNING id, lease_until",
+            params![&list, millis_of(lease)],
         );
         let answers = self.write(unit).await?;
-        answers[0].rows.iter().map(|row| Ok((row.parse(0)?, crate::objects::moment(row, 1)?))).collect()
+        answers[renewed].rows.iter().map(|row| Ok((row.parse(0)?, crate::objects::moment(row, 1)?))).collect()
     }
 
     async fn note_upload(&self, intent: IntentId, upload: &BackendUpload) -> Result<(), Error> {
@@ -174,7 +191,7 @@ impl Intents for Catalog {
         self.write(unit).await.map(drop)
     }
 
-    async fn drop_write(&self, write: WriteId, late: Late) -> Result<bool, Error> {
+    async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error> {
         const ENQUEUE: [&str; 3] = enqueue!("write_id = $1 AND state = 'open'");
         let window = match late {
             Late::No => None,
@@ -188,11 +205,18 @@ impl Intents for Catalog {
         for sql in ENQUEUE {
             unit.run(sql, params![write, window]);
         }
-        Ok(!self.write(unit).await?[open].rows.is_empty())
+        let clock = unit.run("SELECT :now", vec![]);
+        let answers = self.write(unit).await?;
+        let now = crate::objects::moment(&answers[clock].rows[0], 0)?;
+        Ok(Dropped { was_open: !answers[open].rows.is_empty(), now })
     }
 
     async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error> {
         let mut unit = Unit::new("requeue");
+        unit.run(
+            "SELECT id FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2 /*lock*/",
+            params![&intent.backend, &intent.physical_key],
+        );
         // The earlier cleanup still stands, or it was settled and its bytes are off the books:
         // only then are they booked again. Who claimed it may have looked before the bytes landed,
         // so the claim ends.

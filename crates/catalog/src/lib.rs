@@ -13,10 +13,12 @@ pub mod driver;
 mod error;
 mod identities;
 mod intents;
+mod locks;
 mod migrations;
 mod objects;
 mod quotas;
 mod release;
+mod runs;
 pub mod unit;
 mod uploads;
 
@@ -25,13 +27,17 @@ use std::sync::Arc;
 pub use buckets::Buckets;
 pub use cleanups::{Cleanups, Depths, Settlement};
 pub use contents::Contents;
+pub use driver::postgres::{Postgres, PostgresOptions};
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};
 pub use driver::{Driver, Effort};
 pub use error::{Error, Verdict};
 pub use identities::{Identities, KnownBackend};
-pub use intents::{Intents, Late, Stage};
+pub use intents::{Dropped, Intents, Late, Stage};
+pub use locks::postgres::PostgresLocks;
+pub use locks::{Lock, Locked, Locks, ProcessLocks};
 pub use objects::{CommitPut, Committed, Numbered, Objects, PutRow, Resolved, WholeContent};
 pub use quotas::Quotas;
+pub use runs::{RunRow, Runs, WorkerState};
 pub use uploads::{CommitPart, CompleteRow, PartSource, Uploads};
 
 /// The catalog: all roles over one driver.

@@ -108,7 +108,13 @@ pub trait Objects: Send + Sync {
     async fn commit_copy(&self, row: PutRow, source: ContentId, condition: WriteCondition) -> Result<Committed, Error>;
 
     /// Removes an object's row and releases its content; `false` if there was none.
-    async fn delete_object(&self, bucket: BucketId, key: &ObjectKey, if_match: Option<&ETag>) -> Result<bool, Error>;
+    async fn delete_object(
+        &self,
+        bucket: BucketId,
+        key: &ObjectKey,
+        if_match: Option<&ETag>,
+        token: ClaimToken,
+    ) -> Result<bool, Error>;
 
     /// Removes up to a thousand rows in one unit; the keys that went are returned.
     async fn delete_objects(
@@ -253,8 +259,14 @@ impl Objects for Catalog {
         Committed::from_row(&self.write(unit).await?[written].rows[0])
     }
 
-    async fn delete_object(&self, bucket: BucketId, key: &ObjectKey, if_match: Option<&ETag>) -> Result<bool, Error> {
-        delete::delete_one(self, bucket, key, if_match).await
+    async fn delete_object(
+        &self,
+        bucket: BucketId,
+        key: &ObjectKey,
+        if_match: Option<&ETag>,
+        token: ClaimToken,
+    ) -> Result<bool, Error> {
+        delete::delete_one(self, bucket, key, if_match, token).await
     }
 
     async fn delete_objects(

@@ -42,8 +42,9 @@ impl Quotas for Catalog {
     }
 
     async fn books(&self) -> Result<Vec<Books>, Error> {
-        const SQL: &str = "SELECT backend_name, sum(share_bytes), sum(used_bytes), sum(orphan_bytes), \
-             sum(reserved_bytes) FROM backend_quotas GROUP BY backend_name ORDER BY backend_name";
+        const SQL: &str = "SELECT backend_name, CAST(sum(share_bytes) AS BIGINT), CAST(sum(used_bytes) AS BIGINT), \
+             CAST(sum(orphan_bytes) AS BIGINT), CAST(sum(reserved_bytes) AS BIGINT) \
+             FROM backend_quotas GROUP BY backend_name ORDER BY backend_name";
         self.read(SQL, vec![]).await?.iter().map(books).collect()
     }
 }

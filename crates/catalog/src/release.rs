@@ -4,6 +4,7 @@
 //! Every unit that lets go of content uses these statements, so there is one way to do it. The
 //! selector names the contents by a marker that neither time nor others can change.
 
+use crate::driver::dialect::params_of;
 use crate::params;
 use crate::unit::{Unit, Value};
 
@@ -17,8 +18,8 @@ pub(crate) struct Release {
     forget: String,
 }
 
-/// Which rows are let go of, in SQL. Parameters `$1` to `$3` are the selector's own, `$4` is the
-/// reason for the cleanups.
+/// Which rows are let go of, in SQL. The first parameters are the selector's own, the one
+/// behind them is the reason for the cleanups.
 pub(crate) struct Selector {
     /// A table and a condition with one row per reference that goes; `content` is its column.
     pub referrers: &'static str,
@@ -39,6 +40,7 @@ impl Release {
     pub(crate) fn of(selector: &Selector) -> Self {
         let Selector { referrers, column, dying_objects, dying_pieces, dying_parts } = selector;
         let ids = format!("SELECT {column} FROM {referrers}");
+        let reason = format!("${}", params_of(referrers) + 1);
         let condemned = format!(
             "object_locations l JOIN contents c ON c.id = l.content_id \
              WHERE c.id IN ({ids}) AND c.state = 'condemned' AND c.kind = 'whole'"
@@ -62,7 +64,7 @@ impl Release {
             enqueue: format!(
                 "INSERT INTO cleanup_queue \
                  (backend_name, physical_key, backend_version, size_bytes, stripe, reason, due, created_at) \
-                 SELECT l.backend_name, l.physical_key, l.backend_version, l.size_bytes, l.stripe, $4, :now, :now \
+                 SELECT l.backend_name, l.physical_key, l.backend_version, l.size_bytes, l.stripe, {reason}, :now, :now \
                  FROM {condemned}"
             ),
             rebook: format!(
@@ -86,7 +88,6 @@ impl Release {
     /// Lets go of the references. The unit deletes or has replaced the referring rows itself.
     pub(crate) fn add_to(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
         let mut values = selector.to_vec();
-        values.resize(3, Value::Null);
         values.extend(params![reason.as_str()]);
         for sql in [&self.count_down, &self.condemn, &self.enqueue, &self.rebook, &self.forget] {
             unit.run(sql, values.clone());

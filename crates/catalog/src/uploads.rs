@@ -127,10 +127,10 @@ static DISPLACED_PART: LazyLock<Release> = LazyLock::new(|| {
 const HOLD_OPEN: &str = "SELECT id FROM multipart_uploads WHERE id = $1 AND state = 'open' /*share*/";
 
 const UPSERT_PART: &str = "INSERT INTO multipart_parts \
-     (upload_id, number, content_id, offset, length, md5, checksum, last_modified) \
+     (upload_id, number, content_id, byte_offset, length, md5, checksum, last_modified) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, :now / 1000 * 1000) \
      ON CONFLICT (upload_id, number) DO UPDATE SET prev_content_id = multipart_parts.content_id, \
-     content_id = excluded.content_id, offset = excluded.offset, length = excluded.length, md5 = excluded.md5, \
+     content_id = excluded.content_id, byte_offset = excluded.byte_offset, length = excluded.length, md5 = excluded.md5, \
      checksum = excluded.checksum, last_modified = excluded.last_modified RETURNING last_modified";
 
 fn upsert_part(unit: &mut Unit, part: &CommitPart, offset: u64) -> usize {

@@ -9,15 +9,16 @@ use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use s3o_backend::{BodyError, ByteStream};
 use s3o_model::checksum::Algorithm;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::digest::{Digests, Hasher};
 
 /// Up to this size hashing is cheaper than handing the bytes to another thread.
 const INLINE_BYTES_MAX: u64 = 128 * 1024;
-/// How many chunks may wait for the hashing thread.
-const CHUNKS_AHEAD: usize = 4;
+/// How much of a larger body is gathered before another thread digests it.
+const BATCH_BYTES: usize = 256 * 1024;
 
 /// A body whose digests are known once it was read to its end.
 pub(crate) struct DigestedBody {
@@ -35,47 +36,69 @@ impl DigestsToCome {
     }
 }
 
+/// Digests a body beside the I/O. Batches go to another thread; no thread waits for the sender, or
+/// a few hundred slow uploads would take all of them.
 enum Hashing {
-    Inline(Box<Hasher>, oneshot::Sender<Digests>),
-    Beside(mpsc::Sender<Bytes>),
+    Inline(Box<Hasher>),
+    Beside(Beside),
+}
+
+struct Beside {
+    /// The hasher, at work on the last full batch or idle.
+    hasher: JoinHandle<Box<Hasher>>,
+    batch: Vec<Bytes>,
+    batch_bytes: usize,
+}
+
+impl Beside {
+    /// Hands the batch over, once the one before it was digested.
+    async fn hand_over(&mut self) -> Result<(), BodyError> {
+        let batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        let stopped = |_| BodyError::GivenUp("hashing stopped");
+        let mut hasher = (&mut self.hasher).await.map_err(stopped)?;
+        self.hasher = tokio::task::spawn_blocking(move || {
+            for chunk in batch {
+                hasher.update(&chunk);
+            }
+            hasher
+        });
+        Ok(())
+    }
 }
 
 impl Hashing {
-    fn start(size_bytes: u64, checksum: Option<Algorithm>) -> (Self, DigestsToCome) {
-        let (done, digests) = oneshot::channel();
-        let mut hasher = Hasher::new(checksum);
-        let hashing = if size_bytes <= INLINE_BYTES_MAX {
-            Self::Inline(Box::new(hasher), done)
-        } else {
-            let (chunks, mut inbox) = mpsc::channel::<Bytes>(CHUNKS_AHEAD);
-            tokio::task::spawn_blocking(move || {
-                while let Some(chunk) = inbox.blocking_recv() {
-                    if chunk.is_empty() {
-                        // The mark of a body that came to its end; a sender that just goes away
-                        // leaves no digests.
-                        done.send(hasher.finish()).unwrap_or_default();
-                        return;
-                    }
-                    hasher.update(&chunk);
-                }
-            });
-            Self::Beside(chunks)
-        };
-        (hashing, DigestsToCome(digests))
-    }
-
-    async fn take(&mut self, chunk: &Bytes) {
-        match self {
-            Self::Inline(hasher, _) => hasher.update(chunk),
-            Self::Beside(chunks) if !chunk.is_empty() => chunks.send(chunk.clone()).await.unwrap_or_default(),
-            Self::Beside(_) => {}
+    fn start(size_bytes: u64, checksum: Option<Algorithm>) -> Self {
+        let hasher = Box::new(Hasher::new(checksum));
+        if size_bytes <= INLINE_BYTES_MAX {
+            return Self::Inline(hasher);
         }
+        let hasher = tokio::task::spawn_blocking(move || hasher);
+        Self::Beside(Beside { hasher, batch: Vec::new(), batch_bytes: 0 })
     }
 
-    async fn finish(self) {
+    async fn take(&mut self, chunk: &Bytes) -> Result<(), BodyError> {
         match self {
-            Self::Inline(hasher, done) => done.send(hasher.finish()).unwrap_or_default(),
-            Self::Beside(chunks) => chunks.send(Bytes::new()).await.unwrap_or_default(),
+            Self::Inline(hasher) => hasher.update(chunk),
+            Self::Beside(beside) => {
+                beside.batch_bytes += chunk.len();
+                beside.batch.push(chunk.clone());
+                if beside.batch_bytes >= BATCH_BYTES {
+                    beside.hand_over().await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<Digests, BodyError> {
+        match self {
+            Self::Inline(hasher) => Ok(hasher.finish()),
+            Self::Beside(mut beside) => {
+                beside.hand_over().await?;
+                let hasher = beside.hasher.await.map_err(|_| BodyError::GivenUp("hashing stopped"))?;
+                Ok(hasher.finish())
+            }
         }
     }
 }
@@ -86,7 +109,6 @@ pub(crate) type Verify = Box<dyn FnOnce(&Digests) -> Result<(), BodyError> + Sen
 struct Flow {
     inner: ByteStream,
     hashing: Hashing,
-    digests: DigestsToCome,
     verify: Verify,
     verified: oneshot::Sender<Digests>,
     expected: u64,
@@ -107,7 +129,7 @@ impl Flow {
 
     async fn receive(&mut self) -> Result<Bytes, BodyError> {
         if self.lost.load(Ordering::Acquire) {
-            return Err(BodyError::Broken("its lease was lost".to_owned()));
+            return Err(BodyError::GivenUp("its lease was lost"));
         }
         let (expected, received) = (self.expected, self.received);
         let chunk = self.inner.next().await.unwrap_or(Err(BodyError::Short { expected, received }))?;
@@ -115,7 +137,7 @@ impl Flow {
         if self.received > expected {
             return Err(BodyError::Long { expected });
         }
-        self.hashing.take(&chunk).await;
+        self.hashing.take(&chunk).await?;
         Ok(chunk)
     }
 
@@ -126,8 +148,7 @@ impl Flow {
                 return Err(BodyError::Long { expected: self.expected });
             }
         }
-        self.hashing.finish().await;
-        let digests = self.digests.0.await.map_err(|_| BodyError::Broken("hashing stopped".to_owned()))?;
+        let digests = self.hashing.finish().await?;
         (self.verify)(&digests)?;
         self.verified.send(digests).unwrap_or_default();
         Ok(())
@@ -142,9 +163,9 @@ pub(crate) async fn digested(
     verify: Verify,
     lost: Arc<AtomicBool>,
 ) -> Result<DigestedBody, BodyError> {
-    let (hashing, digests) = Hashing::start(size_bytes, checksum);
+    let hashing = Hashing::start(size_bytes, checksum);
     let (verified, to_come) = oneshot::channel();
-    let flow = Flow { inner, hashing, digests, verify, verified, expected: size_bytes, received: 0, lost };
+    let flow = Flow { inner, hashing, verify, verified, expected: size_bytes, received: 0, lost };
     let stream: ByteStream = if size_bytes == 0 {
         // A store that is told of no bytes may never ask for any.
         flow.end().await?;

@@ -1,6 +1,7 @@
 //! Deletes an object.
 
 use s3o_model::conditions::WriteCondition;
+use s3o_model::ids::ClaimToken;
 use s3o_model::names::{BucketName, ObjectKey};
 
 use crate::put_object::may_write;
@@ -31,7 +32,8 @@ impl Engine {
             (WriteCondition::IfMatch(_), Some(object)) => Some(&object.etag),
             (WriteCondition::None | WriteCondition::IfAbsent | WriteCondition::IfMatch(_), _) => None,
         };
-        if self.objects.delete_object(found.bucket, &delete.key, if_match).await? {
+        let token = ClaimToken::new(self.ids.fresh());
+        if self.objects.delete_object(found.bucket, &delete.key, if_match, token).await? {
             self.ring_for_cleanup();
         }
         Ok(())

@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(checksum(Algorithm::Crc32c), "4waSgw==");
         assert_eq!(checksum(Algorithm::Crc64nvme), "rosUhgp5mIg=");
         assert_eq!(checksum(Algorithm::Sha1), "98O8HYCOBHMq32eZZczDTKeuNEE=");
-        assert_eq!(checksum(Algorithm::Sha256), "FeKw09s85kuiO35IU9MmlC6mIHJHR/y2eY6MHnKCJSU=");
+        assert_eq!(checksum(Algorithm::Sha256), "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use s3o_backend::fleet::Fleet;
 use s3o_catalog::{Buckets, Catalog, Committed, Intents, Objects, Resolved, Uploads};
 use s3o_model::bucket::Bucket;
-use s3o_model::clock::Clock;
+use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::intent::renewal_interval;
 use s3o_model::names::{BucketName, ObjectKey};
@@ -110,6 +110,10 @@ impl Engine {
                 self.leases.not_renewed(self.clock.now());
             }
         }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Rings for the cleanup worker.

@@ -91,7 +91,7 @@ impl From<s3o_catalog::Error> for Error {
                 Verdict::RunAgain | Verdict::ResolveAgain => Self::Conflict,
                 Verdict::NotEmpty => Self::BucketNotEmpty,
             },
-            Catalog::Away(why) | Catalog::InUse(why) => Self::Away(why),
+            Catalog::Away(why) | Catalog::Unknown(why) | Catalog::InUse(why) => Self::Away(why),
             Catalog::Newer { .. } | Catalog::Corrupt(_) | Catalog::Internal(_) => Self::Internal(error.to_string()),
         }
     }
@@ -102,6 +102,7 @@ impl From<s3o_backend::Error> for Error {
     fn from(error: s3o_backend::Error) -> Self {
         use s3o_backend::Error as Backend;
         match error {
+            Backend::Body(BodyError::GivenUp(why)) => Self::Away(why.to_owned()),
             Backend::Body(body) => Self::Body(body),
             Backend::NoRoom(_) => Self::NoRoom,
             Backend::NotFound => Self::Damaged("the bytes are not where the catalog says".to_owned()),

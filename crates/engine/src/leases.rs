@@ -36,6 +36,14 @@ impl Lease {
     }
 }
 
+impl Lease {
+    /// The end of the lease as it was last obtained.
+    #[must_use]
+    pub fn until(&self) -> Timestamp {
+        self.leases.entries().get(&self.intent).map_or(Timestamp::from_millis(0), |entry| entry.until)
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         self.leases.entries().remove(&self.intent);

@@ -12,7 +12,7 @@ use s3o_model::intent::IntentKind;
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Object};
 
-use crate::write::{Target, WrittenBytes};
+use crate::write::{Fate, Target, WrittenBytes};
 use crate::{Engine, Error};
 
 /// What the sender says of the bytes before or after sending them; each is verified.
@@ -128,10 +128,10 @@ impl Engine {
                 self.after_commit(committed);
                 Ok(stored)
             }
-            Err(error) => {
-                self.not_committed(&written, &error).await;
-                Err(error.into())
-            }
+            Err(error) => match self.not_committed(&written, &error).await {
+                Fate::Committed => Ok(stored),
+                Fate::NotCommitted => Err(error.into()),
+            },
         }
     }
 }

@@ -77,11 +77,22 @@ impl Engine {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     log_copy(&location, &error);
-                    failure = error.into();
+                    failure = self.judge_copy(&location, error);
                 }
             }
         }
         Err(failure)
+    }
+}
+
+impl Engine {
+    /// Bytes that a frozen backend does not have may be on the one that belongs there.
+    fn judge_copy(&self, location: &Location, error: BackendError) -> Error {
+        let frozen = self.fleet.standing(&location.backend).and_then(|standing| standing.frozen.clone());
+        match (frozen, error) {
+            (Some(reason), BackendError::NotFound) => Error::Away(format!("{} is frozen: {reason}", location.backend)),
+            (_, error) => error.into(),
+        }
     }
 }
 

@@ -70,12 +70,14 @@ mod tests {
     async fn work_goes_on_when_its_caller_gives_up() {
         let tasks = Tasks::default();
         let (sent, received) = tokio::sync::oneshot::channel();
+        let (open, gate) = tokio::sync::oneshot::channel::<()>();
         let work = tasks.run(async move {
-            tokio::task::yield_now().await;
+            gate.await.map_err(|_| crate::Error::NoSuchKey)?;
             sent.send(7).map_err(|_| crate::Error::NoSuchKey)
         });
-        let given_up = tokio::time::timeout(std::time::Duration::ZERO, work).await;
+        let given_up = tokio::time::timeout(std::time::Duration::from_millis(1), work).await;
         assert!(given_up.is_err());
+        open.send(()).expect("the task waits");
         assert_eq!(received.await, Ok(7));
         tasks.drained().await;
         assert_eq!(tasks.count(), 0);

@@ -7,7 +7,7 @@ mod upload;
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
 use s3o_catalog::{Late, Stage, Verdict};
 use s3o_model::ids::{BucketId, IntentId, WriteId};
-use s3o_model::intent::{Intent, IntentKind};
+use s3o_model::intent::{Intent, IntentKind, lease_holds};
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::physical_key::{NameStyle, physical_key};
 use s3o_model::placement::pack;
@@ -148,20 +148,54 @@ impl Engine {
         }
     }
 
-    /// What to do when written bytes could not be committed.
-    pub(crate) async fn not_committed(&self, written: &WrittenBytes, error: &s3o_catalog::Error) {
-        if error.verdict() == Some(Verdict::Fenced) {
-            // The reaper queued these bytes while they were still on their way; it may have looked
-            // before they landed.
-            let requeued = self.intents.requeue(&written.staged.intent, written.backend_version.as_deref()).await;
-            if let Err(error) = requeued {
-                tracing::warn!(%error, intent = %written.staged.intent.id, "bytes left to their first cleanup");
+    /// What to do when a commit of written bytes failed; an answer that was lost is looked up.
+    pub(crate) async fn not_committed(&self, written: &WrittenBytes, error: &s3o_catalog::Error) -> Fate {
+        let staged = &written.staged;
+        let fate = match error {
+            s3o_catalog::Error::Guard(Verdict::Fenced) => {
+                self.requeue(written).await;
+                Fate::NotCommitted
             }
-        } else {
-            self.give_up(&written.staged, Late::No).await;
-        }
+            s3o_catalog::Error::Unknown(_) => self.look_up(staged).await,
+            _ => {
+                self.give_up(staged, Late::No).await;
+                Fate::NotCommitted
+            }
+        };
         self.ring_for_cleanup();
+        fate
     }
+
+    /// The reaper queued these bytes while they were still on their way; it may have looked before
+    /// they landed.
+    async fn requeue(&self, written: &WrittenBytes) {
+        let intent = &written.staged.intent;
+        if let Err(error) = self.intents.requeue(intent, written.backend_version.as_deref()).await {
+            tracing::warn!(%error, intent = %intent.id, "bytes left to their first cleanup");
+        }
+    }
+
+    /// Whether a commit whose answer was lost happened. Intents that are gone before their lease
+    /// ended can only have been committed.
+    async fn look_up(&self, staged: &Staged) -> Fate {
+        match self.intents.drop_write(staged.intent.write, Late::No).await {
+            Ok(dropped) if !dropped.was_open && lease_holds(staged.lease.until(), dropped.now) => Fate::Committed,
+            Ok(_) => Fate::NotCommitted,
+            Err(error) => {
+                tracing::warn!(%error, intent = %staged.intent.id, "outcome of a commit left to the reaper");
+                Fate::NotCommitted
+            }
+        }
+    }
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It happened.
+    Committed,
+    /// It did not, or nobody can tell and the client must ask again.
+    NotCommitted,
 }
 
 /// Whether a failed write may still land.

@@ -87,11 +87,11 @@ impl<T: Keyed> Scan<T> {
     /// A scan for this query.
     #[must_use]
     pub fn new(query: ListQuery) -> Self {
-        let start = query.after.as_deref().map(just_after).unwrap_or_default();
+        let start = query.after.as_deref().map(|after| just_after(before_nul(after))).unwrap_or_default();
         let from = start.max(query.prefix.clone());
         let before = successor(&query.prefix);
         let read_limit = if query.delimiter.is_some() { 1 } else { query.limit.saturating_add(1) };
-        let ended = query.limit == 0;
+        let ended = query.limit == 0 || query.prefix.contains('\0');
         Self { query, entries: Vec::new(), from, before, read_limit, ended }
     }
 
@@ -158,6 +158,12 @@ pub fn group_of<'key>(query: &ListQuery, key: &'key str) -> Option<&'key str> {
 #[must_use]
 pub fn just_after(key: &str) -> String {
     format!("{key}\u{1}")
+}
+
+/// What a mark means among keys that hold no NUL: the text before it, since nothing lies between.
+#[must_use]
+pub fn before_nul(mark: &str) -> &str {
+    mark.split('\0').next().unwrap_or_default()
 }
 
 /// The smallest text greater than every text that starts with `prefix`.
@@ -257,6 +263,15 @@ mod tests {
         assert_eq!(store.page(query("", None, 2)).next_after, None);
         assert_eq!(store.page(query("", None, 1)).next_after.as_deref(), Some("a"));
         assert!(store.page(query("", None, 0)).entries.is_empty());
+    }
+
+    #[test]
+    fn a_nul_in_a_query_meets_no_key_and_asks_for_none() {
+        let mut store = store(["a", "ab", "b"].map(String::from));
+        assert!(store.page(query("a\0", None, 10)).entries.is_empty());
+        let after = ListQuery { after: Some("a\0z".into()), ..query("", None, 10) };
+        assert!(Scan::<String>::new(after.clone()).next_read().is_some_and(|read| !read.from.contains('\0')));
+        assert_eq!(names(&store.page(after)), ["ab", "b"]);
     }
 
     #[test]

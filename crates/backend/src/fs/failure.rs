@@ -9,8 +9,7 @@ pub(super) fn failure(doing: &str, errno: Errno) -> Error {
     let why = format!("{doing}: {errno}");
     match errno {
         Errno::NOSPC | Errno::DQUOT => Error::NoRoom(why),
-        Errno::ROFS
-        | Errno::ACCESS
+        Errno::ACCESS
         | Errno::PERM
         | Errno::EXIST
         | Errno::NAMETOOLONG
@@ -20,7 +19,8 @@ pub(super) fn failure(doing: &str, errno: Errno) -> Error {
         | Errno::NOTDIR
         | Errno::ISDIR
         | Errno::FBIG => Error::Refused(why),
-        // A dying, hanging or vanished disk has many names, and so has a machine short of
+        // A disk that was mounted read-only refuses everything, not this key. A dying, hanging or
+        // vanished disk has many names, and so has a machine short of
         // handles or memory. All of them may pass, and none of them proves anything.
         _ => Error::Away(why),
     }
@@ -49,7 +49,7 @@ mod tests {
     fn errors_are_named_by_what_can_be_done() {
         assert!(matches!(failure("writing", Errno::NOSPC), Error::NoRoom(_)));
         assert!(matches!(failure("writing", Errno::DQUOT), Error::NoRoom(_)));
-        assert!(matches!(failure("writing", Errno::ROFS), Error::Refused(_)));
+        assert!(matches!(failure("writing", Errno::ROFS), Error::Away(_)));
         assert!(matches!(failure("writing", Errno::IO), Error::Away(_)));
         assert!(matches!(failure("writing", Errno::STALE), Error::Away(_)));
     }

@@ -14,7 +14,6 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use s3o_model::physical_key::identifier;
 use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
 
 use super::failure::{failure, io_failure};
 use super::folders::{Location, Parent, VANISHED_MAX};
@@ -25,8 +24,8 @@ use crate::{ByteStream, Error, Written, body};
 /// Bodies up to this size are collected and written by one blocking call.
 const COLLECTED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How many chunks of a larger body may wait for the disk.
-const PIECES_WAITING_MAX: usize = 4;
+/// How much of a larger body is gathered before the disk is visited.
+const BATCH_BYTES: usize = 256 * 1024;
 
 /// The folder of drafts.
 pub(super) const DRAFTS: &str = ".s3o/tmp/";
@@ -62,38 +61,23 @@ pub(super) fn replace(shared: &Shared, key: &str, bytes: &[u8]) -> Result<(), Er
     draft.publish(shared, key, Exists::Replaced)
 }
 
-enum Piece {
-    Chunk(Bytes),
-    /// The body is whole. A channel that closes without it means that the writer must forget.
-    End,
-}
-
+/// Streams a body into a draft. The disk is visited for each batch of chunks and never waits for the
+/// sender: a thread that waited would be one less for everybody else's reads and writes.
 async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream) -> Result<(), Error> {
-    let (pieces, arriving) = mpsc::channel(PIECES_WAITING_MAX);
-    let writing = blocking(move || write_pieces(&shared, &key, arriving));
-    let feeding = async move {
-        while let Some(chunk) = body.next().await {
-            // A writer that is gone tells itself why.
-            if pieces.send(Piece::Chunk(chunk?)).await.is_err() {
-                return Ok(());
-            }
-        }
-        pieces.send(Piece::End).await.unwrap_or_default();
-        Ok::<(), Error>(())
-    };
-    let (fed, written) = tokio::join!(feeding, writing);
-    fed.and(written)
-}
-
-fn write_pieces(shared: &Shared, key: &str, mut arriving: mpsc::Receiver<Piece>) -> Result<(), Error> {
-    let mut draft = Draft::start(shared, &draft_name(key), Exists::Refused)?;
-    loop {
-        match arriving.blocking_recv() {
-            Some(Piece::Chunk(chunk)) => draft.append(&chunk)?,
-            Some(Piece::End) => return draft.publish(shared, key, Exists::Refused),
-            None => return Err(Error::Unknown("the writer was left alone".to_owned())),
+    let (place, name) = (Arc::clone(&shared), draft_name(&key));
+    let mut draft = blocking(move || Draft::start(&place, &name, Exists::Refused)).await?;
+    let (mut batch, mut batch_bytes) = (Vec::new(), 0);
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk?;
+        batch_bytes += chunk.len();
+        batch.push(chunk);
+        if batch_bytes >= BATCH_BYTES {
+            let full = std::mem::take(&mut batch);
+            draft = blocking(move || draft.append_all(&full)).await?;
+            batch_bytes = 0;
         }
     }
+    blocking(move || draft.append_all(&batch)?.publish(&shared, &key, Exists::Refused)).await
 }
 
 /// What to do with a name that is taken.
@@ -129,6 +113,11 @@ impl Draft {
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.file.write_all(bytes).map_err(|error| io_failure("writing", &error))
+    }
+
+    fn append_all(mut self, chunks: &[Bytes]) -> Result<Self, Error> {
+        chunks.iter().try_for_each(|chunk| self.append(chunk))?;
+        Ok(self)
     }
 
     /// Makes the bytes durable, then the name, then answers.

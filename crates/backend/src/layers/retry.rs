@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
+use tokio::time::Instant;
 
 use crate::{
     Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits, UploadedPart,
@@ -26,11 +27,18 @@ pub struct RetryOptions {
     pub delay_first: Duration,
     /// The longest wait of all.
     pub delay_max: Duration,
+    /// After how long in all no further attempt is made.
+    pub patience: Duration,
 }
 
 impl Default for RetryOptions {
     fn default() -> Self {
-        Self { attempts_max: 3, delay_first: Duration::from_millis(100), delay_max: Duration::from_secs(2) }
+        Self {
+            attempts_max: 3,
+            delay_first: Duration::from_millis(100),
+            delay_max: Duration::from_secs(2),
+            patience: Duration::from_secs(10),
+        }
     }
 }
 
@@ -62,9 +70,12 @@ impl Retry {
         T: Send,
     {
         let mut attempt = 1;
+        let started = Instant::now();
         loop {
             let answer = call().await;
-            if attempt >= self.options.attempts_max || !again(&answer) {
+            // A backend that took long to fail would take as long again, and somebody waits.
+            let too_late = started.elapsed() >= self.options.patience;
+            if attempt >= self.options.attempts_max || too_late || !again(&answer) {
                 return answer;
             }
             self.wait(attempt).await;

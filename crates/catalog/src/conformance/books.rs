@@ -45,13 +45,13 @@ const INVARIANTS: &[(&str, &str)] = &[
         "a part lies within whole live content and belongs to an upload",
         "SELECT m.upload_id FROM multipart_parts m LEFT JOIN contents c ON c.id = m.content_id \
          LEFT JOIN multipart_uploads u ON u.id = m.upload_id WHERE c.id IS NULL OR u.id IS NULL \
-         OR c.state <> 'live' OR c.kind <> 'whole' OR m.offset + m.length > c.size_bytes",
+         OR c.state <> 'live' OR c.kind <> 'whole' OR m.byte_offset + m.length > c.size_bytes",
     ),
     (
         "a piece lies within whole live content and belongs to joined content",
         "SELECT p.joined_id FROM content_parts p LEFT JOIN contents c ON c.id = p.whole_id \
          LEFT JOIN contents j ON j.id = p.joined_id WHERE c.id IS NULL OR j.id IS NULL OR j.kind <> 'joined' \
-         OR c.state <> 'live' OR c.kind <> 'whole' OR p.offset + p.length > c.size_bytes",
+         OR c.state <> 'live' OR c.kind <> 'whole' OR p.byte_offset + p.length > c.size_bytes",
     ),
     (
         "the pieces of live joined content follow each other to its end",

@@ -91,7 +91,7 @@ pub async fn a_write_finds_its_bucket_gone(scene: &Scene) {
     refused(scene.copy((source, 1), bucket, "b").await, Verdict::NoSuchBucket);
     refused(scene.try_stage(&scene.intent(bucket, "a", 7)).await, Verdict::NoSuchBucket);
     assert_eq!(scene.booked().await, (1, 0, 7));
-    assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped"));
+    assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped").was_open);
     assert_eq!(scene.queued().await, [intent.physical_key]);
 }
 

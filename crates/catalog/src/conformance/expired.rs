@@ -46,7 +46,10 @@ pub async fn no_condition_meets_it(scene: &Scene) {
     for condition in [WriteCondition::IfMatch(None), WriteCondition::IfMatch(Some(etag.clone()))] {
         refused(scene.commit(&intent, condition).await, Verdict::PreconditionFailed);
     }
-    refused(scene.catalog.delete_object(bucket, &key("gone"), Some(&etag)).await, Verdict::PreconditionFailed);
+    refused(
+        scene.catalog.delete_object(bucket, &key("gone"), Some(&etag), scene.token()).await,
+        Verdict::PreconditionFailed,
+    );
     let targets = [(key("gone"), Some(etag.clone())), (key("soon"), Some(etag))];
     let gone = scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
     assert_eq!(gone, [key("soon")]);

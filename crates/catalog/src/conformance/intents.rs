@@ -115,7 +115,7 @@ pub async fn an_aborting_intent_has_lost_its_owner(scene: &Scene) {
     assert_eq!(scene.catalog.renew(&[intent.id], LEASE).await.expect("asked"), []);
     refused(scene.catalog.note_upload(intent.id, &BackendUpload::Starting).await, Verdict::Fenced);
     refused(scene.commit(&intent, WriteCondition::None).await, Verdict::Fenced);
-    assert!(!scene.catalog.drop_write(intent.write, Late::No).await.expect("asked"));
+    assert!(!scene.catalog.drop_write(intent.write, Late::No).await.expect("asked").was_open);
     assert_eq!((scene.booked().await, scene.queued().await), ((0, 0, 5), vec![]));
     scene.change("UPDATE pending_objects SET state = 'open'", vec![]).await;
 }
@@ -159,12 +159,12 @@ pub async fn a_reap_is_bounded(scene: &Scene) {
 pub async fn a_write_is_dropped_once(scene: &Scene) {
     let intents = three_copies(scene, scene.bucket("drop").await).await;
     let write = intents[0].write;
-    assert!(scene.catalog.drop_write(write, Late::Within(WINDOW)).await.expect("dropped"));
+    assert!(scene.catalog.drop_write(write, Late::Within(WINDOW)).await.expect("dropped").was_open);
     assert_eq!(windows(scene).await, [Some(scene.now().after(WINDOW).millis()); 3]);
-    assert!(!scene.catalog.drop_write(write, Late::No).await.expect("asked"));
+    assert!(!scene.catalog.drop_write(write, Late::No).await.expect("asked").was_open);
     refused(scene.commit(&intents[0], WriteCondition::None).await, Verdict::Fenced);
     let known = scene.staged(intents[0].bucket, "b", 1).await;
-    assert!(scene.catalog.drop_write(known.write, Late::No).await.expect("dropped"));
+    assert!(scene.catalog.drop_write(known.write, Late::No).await.expect("dropped").was_open);
     assert_eq!(windows(scene).await[3], None, "its end was known");
     assert_eq!(scene.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'put_orphan'").await, 4);
 }

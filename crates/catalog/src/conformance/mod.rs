@@ -15,6 +15,7 @@ pub mod listing;
 pub mod objects;
 pub mod quotas;
 pub mod races;
+pub mod runs;
 pub mod scene;
 pub mod upload_races;
 pub mod uploads;
@@ -23,8 +24,8 @@ use std::fmt::Debug;
 
 use crate::{Error, Verdict};
 
-/// Makes one test per fact. Takes the absolute path of a function without arguments that gives a
-/// fresh scene.
+/// Makes one test per fact. Takes the absolute path of an async function without arguments that
+/// gives a fresh scene.
 #[macro_export]
 macro_rules! conformance {
     ($scene:path) => {
@@ -67,6 +68,10 @@ macro_rules! conformance {
                 a_limit_holds_against_many;
             identities: a_cluster_keeps_its_first_name, a_new_backend_has_no_mark, an_unconfirmed_mark_is_kept,
                 past_marks_are_kept, a_backend_is_frozen_and_thawed;
+            runs: a_worker_is_entered_once, a_run_reads_back, a_recorded_run_changes_where_its_worker_stands,
+                a_noted_run_leaves_no_row, a_skipped_run_changes_nothing_else, a_late_run_does_not_set_the_clock_back,
+                a_pause_stands_until_it_ends, runs_come_newest_first_in_pages, old_runs_are_forgotten,
+                each_worker_keeps_its_newest_runs;
             races: two_first_puts_leave_one_content, one_of_a_hundred_first_writers_wins,
                 one_of_a_hundred_replacing_writers_wins, bucket_delete_meets_put, copy_meets_delete_of_its_source,
                 reap_meets_commit, a_failing_unit_fails_alone, a_storm_leaves_the_books_in_order;
@@ -78,7 +83,7 @@ macro_rules! conformance {
         $(mod $topic {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
             async fn $fact() {
-                let scene = $scene();
+                let scene = $scene().await;
                 $crate::conformance::$topic::$fact(&scene).await;
                 $crate::conformance::books::check(&scene).await;
             })+
@@ -97,7 +102,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [&str; 13] = [
+    const TOPICS: [&str; 14] = [
         include_str!("books.rs"),
         include_str!("buckets.rs"),
         include_str!("objects.rs"),
@@ -109,6 +114,7 @@ mod tests {
         include_str!("contents.rs"),
         include_str!("quotas.rs"),
         include_str!("identities.rs"),
+        include_str!("runs.rs"),
         include_str!("races.rs"),
         include_str!("upload_races.rs"),
     ];

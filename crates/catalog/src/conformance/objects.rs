@@ -108,11 +108,17 @@ pub async fn a_conditional_delete_looks_first(scene: &Scene) {
     let bucket = scene.bucket("delete").await;
     let content = scene.put(bucket, "a", 5).await;
     let other = ETag::from_text("other");
-    refused(scene.catalog.delete_object(bucket, &key("a"), Some(&other)).await, Verdict::PreconditionFailed);
-    refused(scene.catalog.delete_object(bucket, &key("b"), Some(&other)).await, Verdict::PreconditionFailed);
+    refused(
+        scene.catalog.delete_object(bucket, &key("a"), Some(&other), scene.token()).await,
+        Verdict::PreconditionFailed,
+    );
+    refused(
+        scene.catalog.delete_object(bucket, &key("b"), Some(&other), scene.token()).await,
+        Verdict::PreconditionFailed,
+    );
     assert_eq!(scene.standing(content).await, Standing::Live(1));
     let etag = ETag::of_whole(md5_of(content));
-    assert!(scene.catalog.delete_object(bucket, &key("a"), Some(&etag)).await.expect("deleted"));
+    assert!(scene.catalog.delete_object(bucket, &key("a"), Some(&etag), scene.token()).await.expect("deleted"));
 }
 
 /// Copies share bytes, across buckets too; the last to go condemns them.

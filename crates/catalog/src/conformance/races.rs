@@ -30,7 +30,7 @@ async fn commit_at_once(
             let content = put.content;
             let outcome = scene.catalog.commit_put(put).await.map(drop);
             if outcome.is_err() {
-                assert!(scene.catalog.drop_write(write, Late::No).await.expect("dropped"));
+                assert!(scene.catalog.drop_write(write, Late::No).await.expect("dropped").was_open);
             }
             (content, outcome)
         }
@@ -131,7 +131,7 @@ pub async fn bucket_delete_meets_put(scene: &Scene) {
             }
             (Err(error), Ok(())) => {
                 assert_eq!(error.verdict(), Some(Verdict::NoSuchBucket));
-                assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped"));
+                assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped").was_open);
             }
             other => panic!("{other:?}"),
         }

@@ -242,7 +242,10 @@ impl Scene {
 
     /// Removes an object.
     pub async fn delete(&self, bucket: BucketId, key: &str) -> bool {
-        self.catalog.delete_object(bucket, &key.parse().expect("a valid key"), None).await.expect("deleted")
+        self.catalog
+            .delete_object(bucket, &key.parse().expect("a valid key"), None, self.token())
+            .await
+            .expect("deleted")
     }
 
     /// Looks a key up in a bucket that is there.

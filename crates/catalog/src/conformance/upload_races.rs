@@ -25,7 +25,7 @@ pub async fn complete_meets_a_part_sent_again(scene: &Scene) {
             (Ok(()), Err(error)) => {
                 wins[0] += 1;
                 assert_eq!(error.verdict(), Some(Verdict::NoSuchUpload));
-                assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped"));
+                assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped").was_open);
             }
             (Err(error), Ok(())) => {
                 wins[1] += 1;

@@ -95,7 +95,7 @@ pub async fn a_closed_upload_takes_no_part(scene: &Scene) {
     refused(refer(scene, upload, 1, source).await, Verdict::NoSuchUpload);
     let late = s3o_model::intent::Intent { kind: intent.kind, ..scene.intent(bucket, "a", 5) };
     refused(scene.try_stage(&late).await, Verdict::NoSuchUpload);
-    assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped"));
+    assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped").was_open);
 }
 
 /// A fenced write of a part changes nothing.

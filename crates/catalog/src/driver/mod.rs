@@ -1,5 +1,7 @@
 //! Drivers: each runs units on one database.
 
+pub(crate) mod dialect;
+pub mod postgres;
 pub mod sqlite;
 
 use async_trait::async_trait;

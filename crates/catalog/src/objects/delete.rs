@@ -14,16 +14,6 @@ use crate::release::{NONE, Release, Selector};
 use crate::unit::{Unit, json};
 use crate::{Catalog, params};
 
-static ONE: LazyLock<Release> = LazyLock::new(|| {
-    Release::of(&Selector {
-        referrers: "objects WHERE bucket_id = $1 AND key = $2",
-        column: "content_id",
-        dying_objects: "o.bucket_id = $1 AND o.key = $2",
-        dying_pieces: NONE,
-        dying_parts: NONE,
-    })
-});
-
 static MARKED: LazyLock<Release> = LazyLock::new(|| {
     Release::of(&Selector {
         referrers: "objects WHERE token = $1",
@@ -36,35 +26,39 @@ static MARKED: LazyLock<Release> = LazyLock::new(|| {
 });
 
 const MARK: &str = "UPDATE objects SET token = $1 \
-     WHERE bucket_id = $2 AND key IN (SELECT value FROM json_each($3)) RETURNING key";
+     WHERE bucket_id = $2 AND key IN TEXTS($3) RETURNING key";
 
 /// A list of keys and `ETag`s. A join with it instead would search all of the bucket.
 const MARK_MATCHING: &str = "UPDATE objects SET token = $1 WHERE bucket_id = $2 \
      AND (key, etag) IN (SELECT t.value ->> 0, t.value ->> 1 FROM json_each($3) t) \
      AND (expires_at IS NULL OR expires_at > :now) AND (token IS NULL OR token <> $1) RETURNING key";
 
+const MARK_ONE: &str = "UPDATE objects SET token = $1 WHERE bucket_id = $2 AND key = $3";
+
+const MARK_ONE_MATCHING: &str = "UPDATE objects SET token = $1 WHERE bucket_id = $2 AND key = $3 AND etag = $4 \
+     AND (expires_at IS NULL OR expires_at > :now)";
+
 /// One object, only if it still has this `ETag` where one is given.
+///
+/// The row is marked first: one that appears only later is not meant, and by its name alone half
+/// of the unit would see it and half would not.
 pub(super) async fn delete_one(
     catalog: &Catalog,
     bucket: BucketId,
     key: &ObjectKey,
     if_match: Option<&ETag>,
+    token: ClaimToken,
 ) -> Result<bool, Error> {
-    let place = params![bucket, key];
+    let (place, marker) = (params![bucket, key], params![token]);
     let mut unit = Unit::new("delete_object");
     match if_match {
-        None => unit.run("SELECT key FROM objects WHERE bucket_id = $1 AND key = $2 /*lock*/", place.clone()),
-        Some(etag) => unit.one(
-            "SELECT key FROM objects WHERE bucket_id = $1 AND key = $2 AND etag = $3 \
-             AND (expires_at IS NULL OR expires_at > :now) /*lock*/",
-            params![bucket, key, etag],
-            Verdict::PreconditionFailed,
-        ),
+        None => unit.run(MARK_ONE, params![token, bucket, key]),
+        Some(etag) => unit.one(MARK_ONE_MATCHING, params![token, bucket, key, etag], Verdict::PreconditionFailed),
     };
     unit.run(LOCK_INTENTS, place.clone());
-    ONE.lock(&mut unit, &place);
-    ONE.add_to(&mut unit, &place, Reason::Delete);
-    let gone = unit.run("DELETE FROM objects WHERE bucket_id = $1 AND key = $2", place.clone());
+    MARKED.lock(&mut unit, &marker);
+    MARKED.add_to(&mut unit, &marker, Reason::Delete);
+    let gone = unit.run("DELETE FROM objects WHERE token = $1", marker);
     unit.run(SUPERSEDE, place);
     Ok(catalog.write(unit).await?[gone].changed == 1)
 }
@@ -95,9 +89,14 @@ pub(super) async fn delete_many(
     MARKED.add_to(&mut unit, &marker, Reason::Delete);
     // Keys that had no row may still have writes under way that this delete comes after.
     unit.run(
+        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $1 AND state = 'open' AND superseded = 0 \
+         AND key IN TEXTS($2)",
+        params![bucket, &plain],
+    );
+    unit.run(
         "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $2 AND state = 'open' AND superseded = 0 \
-         AND key IN (SELECT value FROM json_each($3) UNION SELECT key FROM objects WHERE token = $1)",
-        params![token, bucket, &plain],
+         AND key IN (SELECT key FROM objects WHERE token = $1)",
+        params![token, bucket],
     );
     unit.run("DELETE FROM objects WHERE token = $1", marker);
     let answers = catalog.write(unit).await?;

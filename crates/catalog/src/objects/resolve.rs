@@ -65,7 +65,7 @@ fn location(row: &Row, column: usize) -> Result<Option<Location>, Error> {
 macro_rules! pieces {
     ($chosen:literal) => {
         concat!(
-            "SELECT p.number, p.start, p.whole_id, p.offset, p.length, c.size_bytes, c.md5, ",
+            "SELECT p.number, p.start, p.whole_id, p.byte_offset, p.length, c.size_bytes, c.md5, ",
             "l.backend_name, l.physical_key, p.checksum FROM (SELECT * FROM content_parts WHERE joined_id = $1 ",
             $chosen,
             ") p JOIN contents c ON c.id = p.whole_id ",

@@ -54,7 +54,7 @@ const IF_MATCH: &str = "UPDATE objects SET prev_content_id = content_id, content
      size_bytes = $5, etag = $6, checksum = $7, headers = $8, metadata = $9, tags = $10, \
      last_modified = :now / 1000 * 1000, expires_at = NULL, deletion_status = 'NOT_EXPIRED', \
      deletion_initiated_at = NULL, token = NULL \
-     WHERE bucket_id = $1 AND key = $2 AND ($11 IS NULL OR etag = $11) \
+     WHERE bucket_id = $1 AND key = $2 AND (CAST($11 AS TEXT) IS NULL OR etag = $11) \
      AND (expires_at IS NULL OR expires_at > :now) RETURNING last_modified, prev_content_id";
 
 /// Adds the statement; its answer holds the moment of the write and what it displaced.

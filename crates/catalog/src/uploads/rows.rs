@@ -33,13 +33,13 @@ pub(super) const PARTS: &str = "SELECT number, content_id, length, md5, checksum
 /// Moves the listed parts (`$3`: number and content) of upload `$1` into joined content `$2`. A join
 /// with the list instead would search all of it for every part.
 pub(super) const JOIN_PARTS: &str = "INSERT INTO content_parts \
-     (joined_id, number, start, whole_id, offset, length, checksum) \
-     SELECT $2, p.number, sum(p.length) OVER (ORDER BY p.number) - p.length, p.content_id, p.offset, p.length, \
+     (joined_id, number, start, whole_id, byte_offset, length, checksum) \
+     SELECT $2, p.number, sum(p.length) OVER (ORDER BY p.number) - p.length, p.content_id, p.byte_offset, p.length, \
      p.checksum FROM multipart_parts p WHERE p.upload_id = $1 \
-     AND (p.number, p.content_id) IN (SELECT t.value ->> 0, t.value ->> 1 FROM json_each($3) t)";
+     AND (p.number, p.content_id) IN (SELECT CAST(t.value ->> 0 AS BIGINT), t.value ->> 1 FROM json_each($3) t)";
 
 pub(super) const TAKE_PARTS: &str = "DELETE FROM multipart_parts WHERE upload_id = $1 AND number IN \
-     (SELECT t.value ->> 0 FROM json_each($2) t)";
+     (SELECT CAST(t.value ->> 0 AS BIGINT) FROM json_each($2) t)";
 
 /// Tells cleanup that upload `$1`, now closed, still holds parts.
 pub(super) const NOTE_LEFTOVER: &str = "UPDATE multipart_uploads SET leftover = 1 WHERE id = $1 \

@@ -104,7 +104,7 @@ impl Engine {
             request: joined::fingerprint(&complete.parts),
         };
         let completed = Completed::from_answer(&answer);
-        let committed = self
+        let outcome = self
             .uploads
             .complete_upload(CompleteRow {
                 upload: upload.id,
@@ -114,7 +114,12 @@ impl Engine {
                 condition: complete.condition.clone(),
                 answer,
             })
-            .await?;
+            .await;
+        // The upload's state tells what became of a commit whose answer was lost.
+        let committed = match outcome {
+            Err(s3o_catalog::Error::Unknown(_)) => return Err(Error::Conflict),
+            outcome => outcome?,
+        };
         if committed.displaced || chosen.len() < PART_NUMBER_MAX as usize {
             // Parts that were uploaded and not listed go, too.
             self.ring_for_cleanup();

@@ -3,7 +3,7 @@
 use s3o_model::checksum::Checksum;
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::UploadId;
-use s3o_model::listing::{ListQuery, group_of};
+use s3o_model::listing::{ListQuery, before_nul, group_of};
 use s3o_model::multipart::{Part, Upload, UploadChecksum};
 use s3o_model::names::{BucketName, ObjectKey};
 
@@ -130,10 +130,11 @@ struct PageBuilder {
 
 impl PageBuilder {
     fn new(query: UploadsQuery) -> Self {
-        let key = query.key_marker.clone().unwrap_or_default();
+        let key = before_nul(query.key_marker.as_deref().unwrap_or_default()).to_owned();
         // Without an upload to go on from, everything under the marker's own key was shown.
         let id = query.upload_id_marker.map_or_else(|| "~".to_owned(), |id| id.to_string());
-        let position = (query.limit > 0).then_some((key, id));
+        let may_match = query.limit > 0 && !query.prefix.contains('\0');
+        let position = may_match.then_some((key, id));
         Self { query, page: UploadsPage::default(), position }
     }
 

@@ -10,7 +10,7 @@ use s3o_model::intent::IntentKind;
 use s3o_model::multipart::{PART_BYTES_MAX, PART_NUMBER_MAX, Upload};
 
 use super::UploadRef;
-use crate::write::{Target, WrittenBytes};
+use crate::write::{Fate, Target, WrittenBytes};
 use crate::{Declared, Engine, Error};
 
 /// A request to store a part.
@@ -86,10 +86,11 @@ impl Engine {
                 self.ring_for_cleanup();
                 Ok((stored, last_modified))
             }
-            Err(error) => {
-                self.not_committed(&written, &error).await;
-                Err(error.into())
-            }
+            Err(error) => match self.not_committed(&written, &error).await {
+                // The moment of the write went with the answer; the lease began close to it.
+                Fate::Committed => Ok((stored, self.now())),
+                Fate::NotCommitted => Err(error.into()),
+            },
         }
     }
 }

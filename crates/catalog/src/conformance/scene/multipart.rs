@@ -60,9 +60,9 @@ impl Scene {
     /// Gives an upload this many parts in one statement, each the same range of content.
     pub async fn parts_of(&self, upload: UploadId, count: u32, source: (ContentId, u64)) -> Vec<(u32, ContentId)> {
         const MORE: &str = "INSERT INTO multipart_parts \
-             (upload_id, number, content_id, offset, length, md5, last_modified) \
+             (upload_id, number, content_id, byte_offset, length, md5, last_modified) \
              WITH RECURSIVE numbers(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < $2) \
-             SELECT upload_id, n, content_id, offset, length, md5, last_modified FROM numbers CROSS JOIN multipart_parts \
+             SELECT upload_id, n, content_id, byte_offset, length, md5, last_modified FROM numbers CROSS JOIN multipart_parts \
              WHERE upload_id = $1 AND number = 1";
         let first = self.part_of(upload, 1, source, PartSource::Range { offset: 0 });
         self.catalog.commit_part(first).await.expect("committed");

@@ -56,11 +56,12 @@ fn keep_log(connection: &Connection, keep: bool) -> Result<(), Error> {
 }
 
 /// SQLite would let a second process in; two writers with separate group commits and separate
-/// workers would be correct for the database and wrong for us.
+/// workers would be correct for the database and wrong for us. The lock is on the database itself,
+/// so that no other name for it leads around the lock; SQLite's own locks are of another kind and
+/// do not meet it.
 fn lock_file(path: &Path) -> Result<File, Error> {
-    let name = beside(path, ".lock");
-    let describe = |error: &dyn std::fmt::Display| Error::Away(format!("{}: {error}", name.display()));
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(|e| describe(&e))?;
+    let describe = |error: &dyn std::fmt::Display| Error::Away(format!("{}: {error}", path.display()));
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(|e| describe(&e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::InUse(path.display().to_string())),

@@ -7,6 +7,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, ToSql};
 use s3o_model::clock::Timestamp;
 
+use crate::driver::dialect::{params_of, respell};
 use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Value};
 
@@ -32,19 +33,16 @@ struct Translated {
 /// `$1` becomes `?1` and `:now` a number behind the last one, since SQLite numbers named
 /// parameters by first appearance; locks are left to the single writer.
 fn to_sqlite(sql: &str) -> Translated {
-    let bare = sql.replace("/*lock*/", "").replace("/*share*/", "").replace("/*skip*/", "");
-    let mut pieces = bare.split('$');
-    let mut out = pieces.next().unwrap_or_default().to_owned();
-    let mut params = 0;
-    for piece in pieces {
-        let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
-        out.push(if digits == 0 { '$' } else { '?' });
-        out.push_str(piece);
-        params = params.max(piece[..digits].parse().unwrap_or(0));
+    let params = params_of(sql);
+    let clock = sql.contains(":now").then_some(params + 1);
+    let mut out = sql.replace("/*lock*/", "").replace("/*share*/", "").replace("/*skip*/", "");
+    for word in ["TEXTS", "NUMBERS"] {
+        out = respell(&out, word, |list| format!("(SELECT value FROM json_each({list}))"));
     }
-    let clock = out.contains(":now").then_some(params + 1);
-    let sql = clock.map_or_else(|| out.clone(), |position| out.replace(":now", &format!("?{position}")));
-    Translated { sql, params, clock }
+    for number in 1..=params {
+        out = out.replace(&format!("${number}"), &format!("?{number}"));
+    }
+    Translated { sql: out.replace(":now", &format!("?{}", params + 1)), params, clock }
 }
 
 impl ToSql for Value {

@@ -61,7 +61,7 @@ CREATE TABLE content_parts (
     number      INTEGER NOT NULL,
     start       INTEGER NOT NULL,
     whole_id    TEXT NOT NULL REFERENCES contents (id),
-    offset      INTEGER NOT NULL,
+    byte_offset INTEGER NOT NULL,
     length      INTEGER NOT NULL,
     checksum    TEXT,
     PRIMARY KEY (joined_id, number)
@@ -157,7 +157,7 @@ CREATE TABLE multipart_parts (
     number           INTEGER NOT NULL,
     content_id       TEXT NOT NULL REFERENCES contents (id),
     prev_content_id  TEXT,
-    offset           INTEGER NOT NULL,
+    byte_offset INTEGER NOT NULL,
     length           INTEGER NOT NULL,
     md5              TEXT NOT NULL,
     checksum         TEXT,

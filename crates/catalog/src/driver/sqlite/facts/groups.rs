@@ -55,7 +55,7 @@ async fn in_the_middle(scene: &Scene, middle: Unit) -> ([Outcome; 3], u64) {
 
 #[tokio::test]
 async fn a_failing_guard_takes_back_its_own_unit_only() {
-    let scene = threaded_scene();
+    let scene = threaded_scene().await;
     let none = two_steps("middle", "SELECT 1 FROM buckets WHERE name = 'nobody'");
     let ([first, middle, last], commits) = in_the_middle(&scene, none).await;
     assert!(first.is_ok() && last.is_ok());
@@ -66,7 +66,7 @@ async fn a_failing_guard_takes_back_its_own_unit_only() {
 
 #[tokio::test]
 async fn a_failing_statement_takes_back_its_own_unit_only() {
-    let scene = threaded_scene();
+    let scene = threaded_scene().await;
     let twice = two_steps("middle", "INSERT INTO buckets (name, created_at) VALUES ('first', 0)");
     let ([first, middle, last], commits) = in_the_middle(&scene, twice).await;
     assert!(first.is_ok() && last.is_ok());
@@ -78,12 +78,12 @@ async fn a_failing_statement_takes_back_its_own_unit_only() {
 /// Every statement of a unit may succeed and COMMIT still fail: nobody may hear of success.
 #[tokio::test]
 async fn a_failing_commit_acknowledges_nobody_wrongly() {
-    let scene = threaded_scene();
+    let scene = threaded_scene().await;
     let mut dangling = bucket("middle");
     // Checked at COMMIT instead of at the statement.
     dangling.run("PRAGMA defer_foreign_keys = ON", vec![]);
     dangling.run(
-        "INSERT INTO content_parts (joined_id, number, start, whole_id, offset, length) VALUES ('x', 1, 0, 'y', 0, 0)",
+        "INSERT INTO content_parts (joined_id, number, start, whole_id, byte_offset, length) VALUES ('x', 1, 0, 'y', 0, 0)",
         vec![],
     );
     let ([first, middle, last], commits) = in_the_middle(&scene, dangling).await;
@@ -107,7 +107,7 @@ const MANY_ROWS: &str = "INSERT INTO buckets (name, created_at, tags) \
      SELECT 'b' || n, 0, json_object('k', hex(zeroblob(2000))) FROM numbers";
 
 async fn a_full_disk(sql: &'static str) -> u64 {
-    let scene = threaded_scene();
+    let scene = threaded_scene().await;
     leave_room(&scene, 4).await;
     let ([first, middle, last], commits) = in_the_middle(&scene, two_steps("middle", sql)).await;
     assert!(matches!(middle, Err(Error::Away(_))), "{middle:?}");
@@ -136,7 +136,7 @@ async fn a_full_disk_that_rolls_back_a_statement_fails_one_unit() {
 /// Many writers on a disk that fills up: what was acknowledged is there, what was refused is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_disk_that_fills_up_tells_the_truth() {
-    let scene = threaded_scene();
+    let scene = threaded_scene().await;
     let bucket = scene.bucket("full").await;
     leave_room(&scene, 12).await;
     let writers = (0..200).map(|number| {
@@ -166,7 +166,7 @@ async fn a_disk_that_fills_up_tells_the_truth() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sixteen_writers_share_commits() {
-    let scene = threaded_scene();
+    let scene = threaded_scene().await;
     let bucket = scene.bucket("shared").await;
     let before = scene.catalog.effort();
     let writers = (0..16).map(|writer| {

@@ -5,6 +5,7 @@ mod killed;
 mod opening;
 mod plans;
 
+use std::future::{Ready, ready};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,12 +25,12 @@ fn scene(mode: Mode) -> Scene {
     Scene::over(Arc::new(driver), clock, folder)
 }
 
-fn threaded_scene() -> Scene {
-    scene(Mode::Threaded)
+fn threaded_scene() -> Ready<Scene> {
+    ready(scene(Mode::Threaded))
 }
 
-fn inline_scene() -> Scene {
-    scene(Mode::Inline)
+fn inline_scene() -> Ready<Scene> {
+    ready(scene(Mode::Inline))
 }
 
 mod threaded {

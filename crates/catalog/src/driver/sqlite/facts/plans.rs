@@ -61,7 +61,7 @@ async fn everyday_life(scene: &Scene) {
         scene.catalog.open_uploads(bucket, prefix, ("", ""), 10).await.expect("listed");
     }
     multipart_life(scene, bucket).await;
-    scene.catalog.delete_object(bucket, &key("c"), Some(&object.etag)).await.expect("deleted");
+    scene.catalog.delete_object(bucket, &key("c"), Some(&object.etag), scene.token()).await.expect("deleted");
     assert!(scene.delete(bucket, "d").await);
     let targets = [(key("a"), None), (key("b"), Some(etag))];
     scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");

@@ -1,0 +1,41 @@
+//! The conformance suite on PostgreSQL, each fact in a schema of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::NoTls;
+
+use super::{Postgres, PostgresOptions};
+use crate::conformance::scene::{Scene, clock};
+
+/// Where the server for tests is.
+fn url() -> String {
+    std::env::var("S3O_TEST_POSTGRES_URL").expect("S3O_TEST_POSTGRES_URL names no server: run through make test")
+}
+
+async fn fresh_schema() -> String {
+    let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("a server");
+    let talking = tokio::spawn(connection);
+    let name = format!("fact_{}", uuid::Uuid::now_v7().as_simple());
+    client.batch_execute(&format!("CREATE SCHEMA {name}")).await.expect("a schema");
+    drop(client);
+    talking.await.expect("a task").expect("a connection");
+    name
+}
+
+async fn scene() -> Scene {
+    let schema = fresh_schema().await;
+    let clock = clock();
+    let options = PostgresOptions {
+        url: url(),
+        connections: 8,
+        // Facts that start a thousand tasks at once mean to wait.
+        wait_max: Duration::from_mins(1),
+        schema: Some(schema.clone()),
+        clock: Some(clock.clone()),
+    };
+    let driver = Postgres::open(&options).await.expect("a catalog");
+    Scene::over(Arc::new(driver), clock, schema)
+}
+
+crate::conformance!(crate::driver::postgres::facts::scene);

@@ -1,0 +1,130 @@
+//! The PostgreSQL driver: statements of a unit go out in one round trip, COMMIT in a second one,
+//! after every guard was read. A COMMIT behind a failed guard would commit.
+
+mod dialect;
+#[cfg(test)]
+mod facts;
+mod migrate;
+mod run;
+mod value;
+
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use s3o_model::clock::{Clock, Timestamp};
+use tokio_postgres::{Config, NoTls};
+
+use super::{Driver, Effort};
+use crate::error::Error;
+use crate::unit::{Answer, Row, Statement, Unit};
+
+use dialect::{Dialect, Now};
+use run::Failure;
+
+/// How often a unit that lost a deadlock is run again.
+const ATTEMPTS_MAX: usize = 20;
+/// What every session sets, so that a frozen instance holds nobody up.
+const SESSION: &str = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=10s";
+
+/// How to reach a PostgreSQL catalog.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host/database`.
+    pub url: String,
+    /// The most connections at once.
+    pub connections: usize,
+    /// How long a unit waits for one of them.
+    pub wait_max: Duration,
+    /// The schema that holds the tables, where it is not the user's default.
+    pub schema: Option<String>,
+    /// A clock in place of the database's, for tests that move it.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+/// An open PostgreSQL catalog.
+pub struct Postgres {
+    pool: Pool,
+    dialect: Dialect,
+    clock: Option<Arc<dyn Clock>>,
+    units: AtomicU64,
+    commits: AtomicU64,
+    rows_read: AtomicU64,
+}
+
+impl Postgres {
+    /// Connects and brings the schema up to date; safe when several instances do so at once.
+    pub async fn open(options: &PostgresOptions) -> Result<Self, Error> {
+        let pool = pool(options)?;
+        let mut client = pool.get().await.map_err(away)?;
+        migrate::migrate(&mut client).await?;
+        drop(client);
+        let (units, commits, rows_read) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let clock = options.clock.clone();
+        let dialect = Dialect::new(if clock.is_some() { Now::Bound } else { Now::Database });
+        Ok(Self { pool, dialect, clock, units, commits, rows_read })
+    }
+
+    /// What a bound clock shows; nothing reads it otherwise.
+    fn now(&self) -> Timestamp {
+        self.clock.as_ref().map_or(Timestamp::from_millis(0), |clock| clock.now())
+    }
+
+    async fn connection(&self) -> Result<Object, Error> {
+        self.pool.get().await.map_err(away)
+    }
+}
+
+fn pool(options: &PostgresOptions) -> Result<Pool, Error> {
+    let mut config = Config::from_str(&options.url).map_err(|error| Error::Internal(error.to_string()))?;
+    let schema = options.schema.as_ref().map(|schema| format!(" -c search_path={schema}")).unwrap_or_default();
+    config.options(format!("{SESSION}{schema}")).application_name("s3o").connect_timeout(options.wait_max);
+    config.keepalives_idle(Duration::from_secs(10)).tcp_user_timeout(Duration::from_secs(15));
+    let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    Pool::builder(Manager::from_config(config, NoTls, recycling))
+        .max_size(options.connections)
+        .wait_timeout(Some(options.wait_max))
+        .create_timeout(Some(options.wait_max))
+        .runtime(Runtime::Tokio1)
+        .build()
+        .map_err(|error| Error::Internal(error.to_string()))
+}
+
+fn away(error: impl std::fmt::Display) -> Error {
+    Error::Away(error.to_string())
+}
+
+#[async_trait]
+impl Driver for Postgres {
+    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+        self.units.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..ATTEMPTS_MAX {
+            match run::unit(self.connection().await?, &self.dialect, &unit, self.now()).await {
+                Ok(answers) => {
+                    self.commits.fetch_add(1, Ordering::Relaxed);
+                    return Ok(answers);
+                }
+                Err(Failure::RunAgain(why)) => tracing::debug!(unit = unit.name, why, "unit is run again"),
+                Err(Failure::Final(error)) => return Err(error),
+            }
+        }
+        Err(Error::Away(format!("{} lost {ATTEMPTS_MAX} deadlocks", unit.name)))
+    }
+
+    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        let rows = run::query(&self.connection().await?, &self.dialect, &query, self.now()).await?;
+        self.rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        Ok(rows)
+    }
+
+    fn effort(&self) -> Effort {
+        Effort {
+            units: self.units.load(Ordering::Relaxed),
+            commits: self.commits.load(Ordering::Relaxed),
+            rows_read: self.rows_read.load(Ordering::Relaxed),
+        }
+    }
+}
