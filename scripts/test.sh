@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every test: installs what is missing, builds once, starts one throw-away S3 server, runs the suites, says how long
+# Every test: installs what is missing, builds once, starts a throw-away S3 server and PostgreSQL, runs the suites, says how long
 # each took, stops what it started. Fails if any suite failed.
 #
 # S3O_BIN       the binary that the black-box tests drive (default: the one built here)
@@ -11,6 +11,8 @@ target="${CARGO_TARGET_DIR:-$PWD/target}"
 venv="${S3O_TEST_VENV:-$PWD/target/test-venv}"
 suites="${S3O_SUITES:-check rust doc blackbox alone}"
 scratch="$(mktemp -d "${TMPDIR:-/tmp}/s3o-test.XXXXXX")"
+# PostgreSQL may run as another user and must find its folder.
+chmod 755 "$scratch"
 seaweed_pid=
 report=()
 failed=()
@@ -21,6 +23,9 @@ stop_what_was_started() {
     if [ -n "$seaweed_pid" ]; then
         kill "$seaweed_pid" 2>/dev/null || true
         wait "$seaweed_pid" 2>/dev/null || true
+    fi
+    if [ -d "$scratch/postgres/data" ]; then
+        scripts/postgres.sh stop "$scratch/postgres" || true
     fi
     rm -rf "$scratch"
     exit "$status"
@@ -67,6 +72,15 @@ start_seaweed() {
     . "$scratch/s3.env"
 }
 
+start_postgres() {
+    S3O_TEST_POSTGRES_URL="$(scripts/postgres.sh start "$scratch/postgres")"
+    export S3O_TEST_POSTGRES_URL
+}
+
+start_servers() {
+    start_seaweed && start_postgres
+}
+
 rust_tests() {
     if cargo nextest --version >/dev/null 2>&1; then
         cargo nextest run --workspace --no-fail-fast --no-tests=pass
@@ -82,7 +96,7 @@ blackbox() {
 
 suite setup scripts/setup.sh
 suite build build
-suite servers start_seaweed
+suite servers start_servers
 if [ ${#failed[@]} -gt 0 ]; then
     summary
 fi

@@ -22,15 +22,16 @@ const ROOMS: [(&str, &[&str]); 9] = [
     (
         "tokio::spawn",
         &[
-            "crates/workers/src/runner.rs",
+            "crates/workers/src/runner",
             "crates/server/",
             "crates/engine/src/tasks.rs",
             "crates/s3o/src/serve.rs",
             "crates/s3o/src/bench",
             "crates/backend/src/s3/",
+            "crates/catalog/src/locks/postgres.rs",
         ],
     ),
-    ("std::env::var(", &["crates/s3o/src/config/", "crates/backend/src/conformance", "crates/backend/src/s3/tests"]),
+    ("std::env::var(", &["crates/s3o/src/config/", "crates/s3o/src/logging.rs", "crates/backend/src/conformance"]),
     ("anyhow", &[]),
 ];
 
@@ -94,7 +95,8 @@ fn every_line_knows_its_room() {
     let mut faults = Vec::new();
     for (name, text) in sources() {
         for (thing, allowed) in ROOMS {
-            let at_home = name.starts_with("tests/") || allowed.iter().any(|room| name.starts_with(room));
+            let is_test = name.starts_with("tests/") || name.contains("/facts") || name.contains("/tests");
+            let at_home = is_test || allowed.iter().any(|room| name.starts_with(room));
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
             if !at_home && code.clone().any(|line| line.contains(thing)) {
                 faults.push(format!("{name}: {thing} belongs to {allowed:?}"));

@@ -15,10 +15,12 @@ from urllib.parse import urlsplit
 import pytest
 
 import seaweed
+from catalogs import PostgresCatalog
 from running import Endpoint, Server
 from signing import Credentials
 
-BACKENDS = ("fs", "s3")
+# The kinds of server that the protocol tests run on.
+KINDS = ("fs", "s3", "postgres")
 STANDIN = os.environ.get("S3O_TEST_STANDIN")
 LOG_TAIL_CHARACTERS = 6000
 _seaweed = {}
@@ -55,7 +57,7 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-@pytest.fixture(scope="session", params=["standin"] if STANDIN else BACKENDS)
+@pytest.fixture(scope="session", params=["standin"] if STANDIN else KINDS)
 def server(request, tmp_path_factory):
     """A server of the given backend kind, shared by all tests of the run: use fresh buckets."""
     if STANDIN:
@@ -64,7 +66,8 @@ def server(request, tmp_path_factory):
         yield Endpoint(urlsplit(STANDIN).port, {"admin": Credentials(key, secret)})
         return
     backend = seaweed.fresh_bucket() if request.param == "s3" else None
-    running = Server(tmp_path_factory.mktemp(request.param), backend)
+    catalog = PostgresCatalog() if request.param == "postgres" else None
+    running = Server(tmp_path_factory.mktemp(request.param), backend, catalog=catalog)
     try:
         yield running.start()
     finally:

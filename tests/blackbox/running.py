@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -14,6 +13,7 @@ import boto3
 import yaml
 from botocore.config import Config
 
+from catalogs import SqliteCatalog
 from polling import eventually
 from ports import free_ports
 from raw_client import RawClient
@@ -76,20 +76,21 @@ class Endpoint:
 class Server(Endpoint):
     """The binary, its configuration and its folder."""
 
-    def __init__(self, folder, backend=None, settings=None):
+    def __init__(self, folder, backend=None, settings=None, catalog=None):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         port, self.admin_port = free_ports(2)
         super().__init__(port, KEYS)
         self.root = self.folder / "disk"
         self.catalog = self.folder / "catalog.db"
+        self.database = catalog or SqliteCatalog(self.catalog)
         self.log_path = self.folder / "server.log"
         self.config_path = self.folder / "s3o.yaml"
         self.process = None
         self.config = {
             "server": {"listen": f"127.0.0.1:{port}"},
             "admin": {"listen": f"127.0.0.1:{self.admin_port}", "token": ADMIN_TOKEN},
-            "database": {"url": f"sqlite:{self.catalog}"},
+            "database": {"url": self.database.url},
             "access_keys": [
                 {"access_key_id": KEYS[name].access_key, "secret_access_key": KEYS[name].secret_key, **grant}
                 for name, grant in GRANTS.items()
@@ -176,11 +177,7 @@ class Server(Endpoint):
 
     def rows(self, sql):
         """Rows of the catalog, read beside the server without the right to change them."""
-        connection = sqlite3.connect(f"file:{self.catalog}?mode=ro", uri=True, timeout=10)
-        try:
-            return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
+        return self.database.rows(sql)
 
     def files(self):
         """Every file below the folder backend's root, but for its identity mark."""

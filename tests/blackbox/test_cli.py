@@ -177,6 +177,16 @@ class TestCatalogFile:
         assert any(word in said for word in ("in use", "another", "already", "locked")), said
         assert first.is_ready()
 
+    def test_no_other_name_of_a_catalog_leads_around_its_lock(self, own_server):
+        first = own_server("first").start()
+        for kind in ("symbolic", "hard"):
+            second = own_server(kind)
+            link = second.folder / "link.db"
+            link.symlink_to(first.catalog) if kind == "symbolic" else link.hardlink_to(first.catalog)
+            second.config["database"] = {"url": f"sqlite:{link}"}
+            said = self.refused(second)
+            assert "another" in said, said
+
     def test_a_newer_catalog_is_refused_and_not_changed(self, own_server):
         server = own_server().start()
         assert server.stop() == 0

@@ -3,17 +3,19 @@
 import pytest
 
 import seaweed
-from conftest import BACKENDS
+from catalogs import PostgresCatalog
+from conftest import KINDS
 from facts import PART_BYTES_MIN, body_of, multipart, refused
 from polling import eventually
 from rest import QUICK, settle, stored
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=KINDS)
 def quick(request, own_server):
     """A server of its own whose workers need not be waited for."""
     backend = seaweed.fresh_bucket() if request.param == "s3" else None
-    server = own_server(backend=backend, settings=QUICK).start()
+    catalog = PostgresCatalog() if request.param == "postgres" else None
+    server = own_server(backend=backend, settings=QUICK, catalog=catalog).start()
     server.s3().create_bucket(Bucket="bucket")
     return server
 

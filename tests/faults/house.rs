@@ -74,7 +74,7 @@ impl House {
             cluster: catalog.cluster_id("cluster").await.expect("a cluster"),
             max_age: HashMap::default(),
         }));
-        assert!(identity.attach().await.expect("attached"));
+        assert!(identity.attach().await, "attached");
         let engine = Engine::new(EngineParts {
             catalog: catalog.clone(),
             fleet: fleet.clone(),

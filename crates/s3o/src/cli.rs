@@ -10,8 +10,10 @@ use clap::{Args, Parser, Subcommand};
 use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
+use crate::client::{BackendCommand, StatusCommand, WorkersCommand};
 use crate::config::Faults;
 use crate::config::units;
+use crate::logging::Format;
 
 /// One S3 endpoint over many stores.
 #[derive(Debug, Parser)]
@@ -31,6 +33,12 @@ pub enum Command {
     Init(Init),
     /// Check a configuration and show every fault with its path
     Validate(Validate),
+    /// Show backends, buckets, queues and workers of a running server
+    Status(StatusCommand),
+    /// Show the workers of a running server, or run, pause or resume one
+    Workers(WorkersCommand),
+    /// Change a backend of a running server
+    Backend(BackendCommand),
     /// Load an S3 endpoint and print a table
     Bench(Box<Bench>),
 }
@@ -50,6 +58,12 @@ pub struct Serve {
     /// Where the admin API, metrics and health listen
     #[arg(long, value_name = "ADDR")]
     pub admin_listen: Option<SocketAddr>,
+    /// What is logged: off, error, warn, info, debug, trace, or a list such as `info,s3o_engine=debug`
+    #[arg(long, value_name = "LEVEL", env = "S3O_LOG")]
+    pub log: Option<String>,
+    /// What log lines look like
+    #[arg(long, value_name = "FORMAT", env = "S3O_LOG_FORMAT", value_enum, default_value = "text")]
+    pub log_format: Format,
 }
 
 /// Where to write a configuration.
@@ -132,6 +146,8 @@ pub struct Bench {
 pub enum Failure {
     /// The configuration is faulty.
     Configuration(Faults),
+    /// The command was given something that it cannot use.
+    Usage(String),
     /// Something did not work.
     Failed(String),
 }
@@ -142,10 +158,10 @@ impl Failure {
         Self::Failed(format!("{what}: {why}"))
     }
 
-    /// The exit code that tells scripts which of the two it was.
+    /// The exit code that tells scripts whose fault it was.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Configuration(_) => ExitCode::from(2),
+            Self::Configuration(_) | Self::Usage(_) => ExitCode::from(2),
             Self::Failed(_) => ExitCode::FAILURE,
         }
     }
@@ -155,7 +171,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configuration(faults) => write!(f, "the configuration is not valid:\n{faults}"),
-            Self::Failed(why) => f.write_str(why),
+            Self::Usage(why) | Self::Failed(why) => f.write_str(why),
         }
     }
 }

@@ -1,9 +1,96 @@
-//! Log lines: to standard error, so that standard output stays for people; level by `S3O_LOG`.
+//! Log lines: to standard error, so that standard output stays for people. What is logged is said
+//! by `S3O_LOG` at the start and can be changed while the program runs.
 
-use tracing_subscriber::EnvFilter;
+use std::sync::{Mutex, PoisonError};
+
+use clap::ValueEnum;
+use s3o_server::admin::{InvalidLevel, LogLevel};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, reload};
+
+const DEFAULT: &str = "info";
+/// The protocol library logs refusals as errors; ours are in the answers and the audit trail.
+const QUIET: &str = "s3s=off";
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// What a log line looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The filter in force.
+#[derive(Debug)]
+pub struct Levels {
+    filter: reload::Handle<EnvFilter, Registry>,
+    level: Mutex<String>,
+}
 
 /// Starts logging.
-pub fn start() {
-    let filter = EnvFilter::try_from_env("S3O_LOG").unwrap_or_else(|_| EnvFilter::new("info,s3s=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+pub fn start(format: Format, level: Option<&str>) -> Levels {
+    let asked = level.map_or(DEFAULT, str::trim);
+    let (level, filter) = match filter(asked) {
+        Ok(filter) => (asked, filter),
+        Err(_) => (DEFAULT, EnvFilter::new(format!("{DEFAULT},{QUIET}"))),
+    };
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = match format {
+        Format::Text => lines.boxed(),
+        Format::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    if level != asked {
+        tracing::warn!(asked, level, "S3O_LOG is not a log level");
+    }
+    Levels { filter: handle, level: Mutex::new(level.to_owned()) }
+}
+
+/// The filter for a level, or for levels by module.
+fn filter(level: &str) -> Result<EnvFilter, InvalidLevel> {
+    let is_level = |word: &str| LEVELS.contains(&word.to_ascii_lowercase().as_str());
+    // The library takes any word for a module of which everything is logged.
+    let is_valid = |part: &&str| match part.split_once('=') {
+        Some((module, level)) => !module.is_empty() && is_level(level),
+        None => is_level(part),
+    };
+    let invalid = || InvalidLevel(level.to_owned());
+    let parts: Vec<&str> = level.split(',').map(str::trim).collect();
+    if !parts.iter().all(is_valid) {
+        return Err(invalid());
+    }
+    EnvFilter::try_new(format!("{QUIET},{}", parts.join(","))).map_err(|_| invalid())
+}
+
+impl LogLevel for Levels {
+    fn level(&self) -> String {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_level(&self, level: &str) -> Result<(), InvalidLevel> {
+        let filter = filter(level)?;
+        let mut known = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        self.filter.reload(filter).map_err(|_| InvalidLevel(level.to_owned()))?;
+        level.clone_into(&mut known);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn only_levels_are_levels() {
+        for level in ["debug", "OFF", "info,s3o_workers=debug", "warn, s3o_engine=trace", "s3s=debug"] {
+            assert!(filter(level).is_ok(), "{level}");
+        }
+        for level in ["", "loud", "debug,", "s3o_engine", "=debug", "s3o_engine=loud", "{}"] {
+            assert!(filter(level).is_err(), "{level}");
+        }
+    }
 }

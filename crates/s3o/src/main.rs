@@ -2,6 +2,7 @@
 
 mod bench;
 mod cli;
+mod client;
 mod config;
 mod credentials;
 mod fleet;
@@ -21,6 +22,9 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Init(arguments) => init::init(&arguments),
         Command::Validate(arguments) => init::validate(&arguments),
+        Command::Status(command) => client::status(&command),
+        Command::Workers(command) => client::workers(&command),
+        Command::Backend(command) => client::backend(&command),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

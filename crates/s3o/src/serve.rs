@@ -9,33 +9,44 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use s3o_backend::Fleet;
-use s3o_catalog::{Buckets as _, Catalog, Identities as _, Intents as _, Mode, Sqlite, SqliteOptions};
+use s3o_catalog::{
+    Buckets as _, Catalog, Identities as _, Intents as _, Locks, Mode, Postgres, PostgresLocks, PostgresOptions,
+    ProcessLocks, Sqlite, SqliteOptions,
+};
 use s3o_engine::{Engine, EngineParts, Settings};
 use s3o_model::clock::{Clock, SystemClock};
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_server::admin::{self, AdminParts, AdminToken, MetricsPage};
+use s3o_server::audit::Audit;
 use s3o_server::listener;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Access, AccessKey, Keys, S3Options, SharedKeys};
 use s3o_workers::{
-    Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Runner, Scheduled,
+    Budget, Cleanup, CleanupSettings, Identity, IdentityParts, Kind, PendingReaper, ReaperSettings, Runner,
+    RunnerParts, Schedule, Scheduled, Worker,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
 use crate::cli::{Failure, Serve};
-use crate::config::Config;
+use crate::config::{Config, Database};
 use crate::credentials::Credentials;
 use crate::fleet::{self, Surroundings};
 use crate::gauges::{BackendMeter, CatalogGauges};
-use crate::logging;
+use crate::logging::{self, Levels};
 use control::Controls;
 
 /// How long requests in flight may take to finish after a shutdown began.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// How long a request waits for a connection to the catalog.
+const CATALOG_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long one tick of a worker may take before it is given up.
+const TICK_MAX: Duration = Duration::from_mins(10);
 /// How often the marks on the backends are raised.
 const IDENTITY_INTERVAL: Duration = Duration::from_hours(1);
+/// How long the start waits for backends to answer.
+const ATTACH_WAIT_MAX: Duration = Duration::from_secs(3);
 /// How often a backend that was not reached yet is tried again.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -47,10 +58,10 @@ pub fn run(arguments: &Serve) -> Result<(), Failure> {
     };
     config.server.listen = arguments.listen.unwrap_or(config.server.listen);
     config.admin.listen = arguments.admin_listen.unwrap_or(config.admin.listen);
-    logging::start();
+    let levels = logging::start(arguments.log_format, arguments.log.as_deref());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;
-    runtime.block_on(serve(config, &arguments.data, stop_signal()))
+    runtime.block_on(serve(config, &arguments.data, levels, stop_signal()))
 }
 
 /// Completes when the process is asked to stop.
@@ -75,16 +86,21 @@ struct Ground {
     instance: InstanceId,
     cleanup_bell: Arc<Notify>,
     registry: Arc<Mutex<Registry>>,
+    audit: Arc<Audit>,
 }
 
 impl Ground {
-    fn new() -> Self {
+    fn new(audit: &Path) -> Result<Self, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
         let instance = InstanceId::new(ids.fresh());
-        let registry = Arc::new(Mutex::new(Registry::default()));
-        Self { clock, entropy, ids, instance, cleanup_bell: Arc::default(), registry }
+        let opened = Audit::open(audit, Arc::clone(&clock));
+        let audit = opened.map_err(|error| Failure::of(&format!("audit {}", audit.display()), error))?;
+        let mut registry = Registry::default();
+        audit.register(&mut registry);
+        let (registry, audit) = (Arc::new(Mutex::new(registry)), Arc::new(audit));
+        Ok(Self { clock, entropy, ids, instance, cleanup_bell: Arc::default(), registry, audit })
     }
 
     fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
@@ -92,33 +108,43 @@ impl Ground {
     }
 }
 
-async fn serve(mut config: Config, data: &Path, stop: impl Future<Output = ()>) -> Result<(), Failure> {
-    let ground = Ground::new();
+async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+    let ground = Ground::new(&config.audit)?;
     let catalog = open_catalog(&config.database, &ground).await?;
     let first_start = complete_credentials(&mut config, data, ground.entropy.as_ref())?;
     let fleet = open_fleet(&config, &catalog, &ground).await?;
     let s3_socket = bind(config.server.listen).await?;
     let admin_socket = bind(config.admin.listen).await?;
     let identity = open_identity(&config, &catalog, &fleet, &ground).await?;
-    identity.attach().await.map_err(|error| Failure::of("backends", error))?;
+    // Those that do not answer in time are tried again beside everything else.
+    tokio::time::timeout(ATTACH_WAIT_MAX, identity.attach()).await.unwrap_or_default();
     let engine = open_engine(&config, &catalog, &fleet, &ground);
     for bucket in &config.buckets {
         catalog.create_bucket(bucket).await.map_err(|error| Failure::of("catalog", error))?;
     }
-    let runner = open_runner(&config, &catalog, &fleet, &identity, &ground);
+    let runner = open_runner(&config, &catalog, &fleet, &identity, &ground)?;
     let observer = ground.with_registry(|registry| {
         runner.register(registry);
-        Observer::new(RequestMetrics::register(registry), Arc::clone(&ground.entropy))
+        Observer::new(RequestMetrics::register(registry), Arc::clone(&ground.entropy), Arc::clone(&ground.audit))
     });
     let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, Arc::clone(&catalog)));
-    let controls =
-        Arc::new(Controls { runner: Arc::clone(&runner), identity: Arc::clone(&identity), quotas: catalog.clone() });
+    let controls = Arc::new(Controls {
+        runner: Arc::clone(&runner),
+        identity: Arc::clone(&identity),
+        catalog: Arc::clone(&catalog),
+        fleet: Arc::clone(&fleet),
+        instance: ground.instance,
+    });
     let router = admin::router(AdminParts {
         token: AdminToken::new(config.admin.token.as_deref().unwrap_or_default()),
         readiness: controls.clone(),
         metrics: MetricsPage { registry: Arc::clone(&ground.registry), refresh: Arc::new(gauges) },
         workers: controls.clone(),
-        backends: controls,
+        backends: controls.clone(),
+        status: controls,
+        log_level: Arc::new(levels),
+        audit: Arc::clone(&ground.audit),
+        entropy: Arc::clone(&ground.entropy),
     });
     let keys = SharedKeys::new(config.access_keys.iter().cloned().collect::<Keys>());
     let options = S3Options {
@@ -144,23 +170,28 @@ async fn serve(mut config: Config, data: &Path, stop: impl Future<Output = ()>) 
         tracing::warn!(tasks = engine.tasks().count(), "work left to the next start");
     }
     upkeep.abort();
+    ground.audit.close();
     tracing::info!("stopped");
     Ok(())
 }
 
 /// What goes on beside requests and workers, for as long as the process lives.
 async fn upkeep(engine: Engine, identity: Arc<Identity>) {
-    tokio::join!(engine.keep_leases(), attach_until_all(&identity));
+    tokio::join!(engine.keep_leases(), attach_until_all(&identity), ignore_hang_ups());
 }
 
 async fn attach_until_all(identity: &Identity) {
-    loop {
-        match identity.attach().await {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "backends not attached"),
-        }
+    while !identity.attach().await {
         tokio::time::sleep(ATTACH_INTERVAL).await;
+    }
+}
+
+/// A hang-up does not end the process; what it would reload is read at start.
+async fn ignore_hang_ups() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
+    while hang_ups.recv().await.is_some() {
+        tracing::warn!("settings are read at start: restart to change them");
     }
 }
 
@@ -173,7 +204,14 @@ async fn bind(address: std::net::SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| Failure::of(&format!("cannot listen on {address}"), error))
 }
 
-async fn open_catalog(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
+async fn open_catalog(database: &Database, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
+    match database {
+        Database::Sqlite(path) => open_sqlite(path, ground).await,
+        Database::Postgres { url, connections } => open_postgres(url, *connections).await,
+    }
+}
+
+async fn open_sqlite(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| Failure::of(&folder.display().to_string(), error))?;
     }
@@ -184,6 +222,16 @@ async fn open_catalog(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Fail
     // One process owns this file: whoever held leases and claims before is dead.
     catalog.take_over().await.map_err(|error| Failure::of("catalog", error))?;
     Ok(catalog)
+}
+
+fn postgres_options(url: &str, connections: usize) -> PostgresOptions {
+    PostgresOptions { url: url.to_owned(), connections, wait_max: CATALOG_WAIT_MAX, schema: None, clock: None }
+}
+
+async fn open_postgres(url: &str, connections: usize) -> Result<Arc<Catalog>, Failure> {
+    let options = postgres_options(url, connections);
+    let driver = Postgres::open(&options).await.map_err(|error| Failure::of("catalog", error))?;
+    Ok(Arc::new(Catalog::new(Arc::new(driver))))
 }
 
 async fn open_fleet(config: &Config, catalog: &Catalog, ground: &Ground) -> Result<Arc<Fleet>, Failure> {
@@ -235,7 +283,7 @@ fn open_runner(
     fleet: &Arc<Fleet>,
     identity: &Arc<Identity>,
     ground: &Ground,
-) -> Arc<Runner> {
+) -> Result<Arc<Runner>, Failure> {
     let cleanup = Cleanup {
         cleanups: catalog.clone(),
         contents: catalog.clone(),
@@ -264,11 +312,37 @@ fn open_runner(
     };
     let bell = Some(Arc::clone(&ground.cleanup_bell));
     let workers = vec![
-        Scheduled { worker: Arc::new(cleanup), interval: config.cleanup.interval, bell },
-        Scheduled { worker: Arc::new(reaper), interval: config.intents.reaper_tick, bell: None },
-        Scheduled { worker: identity.clone(), interval: IDENTITY_INTERVAL, bell: None },
+        scheduled(Arc::new(cleanup), config.cleanup.interval, Kind::Shared, bell),
+        scheduled(Arc::new(reaper), config.intents.reaper_tick, Kind::Shared, None),
+        scheduled(identity.clone(), IDENTITY_INTERVAL, Kind::Locked, None),
     ];
-    Arc::new(Runner::new(workers, Arc::clone(&ground.clock), Arc::clone(&ground.entropy)))
+    let runner = Runner::new(RunnerParts {
+        workers,
+        runs: catalog.clone(),
+        locks: open_locks(&config.database, ground)?,
+        budget: Budget::new(config.server.max_concurrent_requests),
+        observer: ground.audit.clone(),
+        clock: Arc::clone(&ground.clock),
+        entropy: Arc::clone(&ground.entropy),
+        instance: ground.instance,
+        drain_max: DRAIN_MAX,
+    });
+    Ok(Arc::new(runner))
+}
+
+fn scheduled(worker: Arc<dyn Worker>, interval: Duration, kind: Kind, bell: Option<Arc<Notify>>) -> Scheduled {
+    Scheduled { worker, schedule: Schedule { interval, kind, bell, deadline: TICK_MAX } }
+}
+
+fn open_locks(database: &Database, ground: &Ground) -> Result<Arc<dyn Locks>, Failure> {
+    match database {
+        Database::Sqlite(_) => Ok(Arc::new(ProcessLocks::new(ground.instance))),
+        Database::Postgres { url, connections } => {
+            let options = postgres_options(url, *connections);
+            let locks = PostgresLocks::new(&options, ground.instance).map_err(|error| Failure::of("catalog", error))?;
+            Ok(Arc::new(locks))
+        }
+    }
 }
 
 /// Fills in the key pair and the token that the configuration leaves out; says whether it did.

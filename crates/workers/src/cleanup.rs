@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
 use s3o_catalog::{Cleanups, Contents, Settlement};
@@ -75,14 +76,32 @@ impl Worker for Cleanup {
     async fn tick(&self) -> Result<Report, Error> {
         let mut report = Report::default();
         let freed = self.cleanups.free_stale_claims(self.settings.claim_grace_period).await?;
-        report.count("recovered", freed.len() as u64);
+        for backend in &freed {
+            report.count_at("recovered", backend);
+        }
         let expanded = self.expand().await?;
+        let lanes: Vec<_> = self.fleet.backends().map(|backend| self.boxed_lane(backend)).collect();
         let mut more = expanded;
-        for backend in self.fleet.backends() {
-            more |= self.lane(backend, &mut report).await?;
+        let mut failed = None;
+        for lane in join_all(lanes).await {
+            match lane {
+                Ok(lane) => {
+                    more |= lane.more;
+                    report.absorb(lane);
+                }
+                Err(error) => failed = Some(error),
+            }
         }
         report.more = more;
-        Ok(report)
+        // What the other lanes did is done; a run that did nothing else tells what went wrong.
+        match failed {
+            Some(error) if report.items.is_empty() => Err(error),
+            Some(error) => {
+                tracing::warn!(%error, "a cleanup lane failed");
+                Ok(report)
+            }
+            None => Ok(report),
+        }
     }
 }
 
@@ -102,17 +121,22 @@ impl Cleanup {
         Ok(steps == STEPS_MAX)
     }
 
-    /// One batch of one backend; says whether the batch was full.
-    async fn lane(&self, backend: &SharedBackend, report: &mut Report) -> Result<bool, Error> {
+    fn boxed_lane<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, Result<Report, Error>> {
+        Box::pin(self.lane(backend))
+    }
+
+    /// One batch of one backend.
+    async fn lane(&self, backend: &SharedBackend) -> Result<Report, Error> {
+        let mut report = Report::default();
         // An empty lane costs a look at the catalog; a look at the backend may be a paid request.
         let due = self.cleanups.has_due_cleanups(backend.name()).await?;
         if !due || !self.identity.permits(backend).await? {
-            return Ok(false);
+            return Ok(report);
         }
         let claimant = Claimant { instance: self.instance, token: ClaimToken::new(self.ids.fresh()) };
         let claimed = self.cleanups.claim_cleanups(backend.name(), self.settings.batch_size, &claimant).await?;
         if claimed.is_empty() {
-            return Ok(false);
+            return Ok(report);
         }
         let attempts = attempt::all(backend.as_ref(), &claimed, self.settings.concurrency).await;
         let now = self.clock.now();
@@ -125,6 +149,7 @@ impl Cleanup {
         let settled = self.cleanups.settle_cleanups(claimant.token, &settlements).await?;
         report.count("stale", (settlements.len() - settled) as u64);
         let progress = settlements.iter().any(|settlement| settlement.outcome.is_done());
-        Ok(progress && claimed.len() >= self.settings.batch_size)
+        report.more = progress && claimed.len() >= self.settings.batch_size;
+        Ok(report)
     }
 }

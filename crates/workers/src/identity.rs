@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::fleet::Fleet;
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, Known, Verdict, judge};
 use s3o_backend::{Error as BackendError, SharedBackend};
@@ -52,18 +53,21 @@ impl Identity {
     }
 
     /// Reaches the backends that were not reached yet; says whether all were.
-    pub async fn attach(&self) -> Result<bool, Error> {
-        let mut all = true;
-        for backend in self.parts.fleet.backends() {
-            if self.was_reached(backend.name()) {
-                continue;
-            }
-            if let Err(error) = self.attach_one(backend).await {
+    pub async fn attach(&self) -> bool {
+        let missing = self.parts.fleet.backends().filter(|backend| !self.was_reached(backend.name()));
+        // Side by side: one that hangs keeps no other from being reached.
+        let attempts: Vec<_> = missing.map(|backend| self.boxed_attach(backend)).collect();
+        join_all(attempts).await.into_iter().all(|reached| reached)
+    }
+
+    fn boxed_attach<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let outcome = self.attach_one(backend).await;
+            if let Err(error) = &outcome {
                 tracing::warn!(backend = %backend.name(), %error, "backend not reached");
-                all = false;
             }
-        }
-        Ok(all)
+            outcome.is_ok()
+        })
     }
 
     fn was_reached(&self, name: &BackendName) -> bool {

@@ -3,16 +3,21 @@
 //! A worker does one bounded batch per tick and returns a report. The runner owns everything
 //! else: when to tick, how long to go on, what to record.
 
+mod budget;
 mod cleanup;
 mod error;
 mod identity;
+mod metrics;
 mod pending_reaper;
 mod report;
 mod runner;
+mod schedule;
 
+pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{Cleanup, CleanupSettings};
 pub use error::Error;
 pub use identity::{Identity, IdentityParts};
 pub use pending_reaper::{PendingReaper, ReaperSettings};
 pub use report::{Outcome, Report, RunReport};
-pub use runner::{Runner, Scheduled, Worker};
+pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
+pub use schedule::{Kind, Schedule, Scheduled};

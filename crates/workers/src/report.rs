@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use s3o_model::names::BackendName;
 use serde::Serialize;
 
 /// What one tick did.
@@ -9,6 +10,8 @@ use serde::Serialize;
 pub struct Report {
     /// How many items came to which end.
     pub items: BTreeMap<&'static str, u64>,
+    /// The same for items that are told apart by backend.
+    pub by_backend: BTreeMap<(&'static str, BackendName), u64>,
     /// Whether more is waiting, so that the next tick should follow at once.
     pub more: bool,
 }
@@ -21,10 +24,19 @@ impl Report {
         }
     }
 
+    /// Counts an item of a backend that came to an end.
+    pub fn count_at(&mut self, outcome: &'static str, backend: &BackendName) {
+        self.count(outcome, 1);
+        *self.by_backend.entry((outcome, backend.clone())).or_default() += 1;
+    }
+
     /// Adds what another tick did; whether more waits is up to the later one.
     pub fn absorb(&mut self, later: Self) {
         for (outcome, items) in later.items {
             self.count(outcome, items);
+        }
+        for (place, items) in later.by_backend {
+            *self.by_backend.entry(place).or_default() += items;
         }
         self.more = later.more;
     }
@@ -38,6 +50,8 @@ pub enum Outcome {
     Ok,
     /// A tick failed.
     Error,
+    /// It did not take place: another instance holds the lock, or the worker is paused.
+    Skipped,
     /// A tick panicked.
     Panicked,
 }
@@ -49,6 +63,7 @@ impl Outcome {
         match self {
             Self::Ok => "ok",
             Self::Error => "error",
+            Self::Skipped => "skipped",
             Self::Panicked => "panicked",
         }
     }
@@ -71,6 +86,21 @@ pub struct RunReport {
     pub finished_at: String,
     /// What went wrong.
     pub error: Option<String>,
+    /// Who holds the lock, if that is why the run was skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+}
+
+impl RunReport {
+    /// Whether it changed something or could not: a run that somebody will want to know of.
+    #[must_use]
+    pub fn is_notable(&self) -> bool {
+        match self.outcome {
+            Outcome::Ok => !self.items.is_empty(),
+            Outcome::Error | Outcome::Panicked => true,
+            Outcome::Skipped => false,
+        }
+    }
 }
 
 #[cfg(test)]

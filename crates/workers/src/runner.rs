@@ -1,25 +1,38 @@
-//! The runner: when workers tick, how long a run goes on, what is recorded of it.
+//! The runner: when workers run, who may, how long a run goes on, what is recorded of it.
 
-use std::future::Future;
-use std::sync::Arc;
+mod run;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex as Shared, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use s3o_model::clock::Clock;
+use s3o_catalog::{Locks, Runs, WorkerState};
+use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::entropy::Entropy;
-use s3o_model::ids::IdSource;
+use s3o_model::ids::{IdSource, InstanceId};
 use tokio::sync::{Mutex, Notify, watch};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
 
-use crate::Error;
+use crate::budget::Budget;
+use crate::metrics::Metrics;
 use crate::report::{Outcome, Report, RunReport};
+use crate::schedule::Scheduled;
+use crate::{Error, Schedule};
 
-/// How long one run may go on while full batches come back.
-const RUN_BUDGET: Duration = Duration::from_mins(1);
+use run::{Asked, Ended};
+pub use view::WorkerView;
+
+/// How soon a loop that ended by a fault of its own is started again.
+const RESTART_REST: Duration = Duration::from_secs(1);
+/// How long rings of the bell are gathered behind a run.
+const GATHER: Duration = Duration::from_millis(100);
+/// How soon a run follows one that spent its budget with work left.
+const UNFINISHED_REST: Duration = Duration::from_millis(100);
 
 /// Something that happens by itself.
 #[async_trait]
@@ -27,167 +40,312 @@ pub trait Worker: Send + Sync {
     /// Its name, as the outside world knows it.
     fn name(&self) -> &'static str;
 
-    /// Does one bounded batch.
+    /// Does one bounded batch. It may be dropped anywhere when it takes too long: what it claimed
+    /// is then free again in time.
     async fn tick(&self) -> Result<Report, Error>;
 }
 
-/// A worker and when it ticks.
-pub struct Scheduled {
-    /// The worker.
-    pub worker: Arc<dyn Worker>,
-    /// How long it rests between runs.
-    pub interval: Duration,
-    /// Wakes it before its interval is over.
-    pub bell: Option<Arc<Notify>>,
+/// Hears of every run that did something or failed.
+pub trait RunObserver: Send + Sync {
+    /// A run has ended.
+    fn observed(&self, run: &RunReport);
 }
 
+/// Nobody.
+impl RunObserver for () {
+    fn observed(&self, _run: &RunReport) {}
+}
+
+/// What a runner is made of.
+pub struct RunnerParts {
+    /// The workers and when they run.
+    pub workers: Vec<Scheduled>,
+    /// What the catalog knows of their runs.
+    pub runs: Arc<dyn Runs>,
+    /// The locks between instances.
+    pub locks: Arc<dyn Locks>,
+    /// What is shared with requests.
+    pub budget: Arc<Budget>,
+    /// Who hears of runs.
+    pub observer: Arc<dyn RunObserver>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Spreads what would happen at once.
+    pub entropy: Arc<dyn Entropy>,
+    /// This process.
+    pub instance: InstanceId,
+    /// How long runs under way may go on once the shutdown has begun.
+    pub drain_max: Duration,
+}
+
+/// Runs the workers.
+#[derive(Clone)]
+pub struct Runner {
+    room: Arc<Room>,
+}
+
+struct Room {
+    slots: Vec<Arc<Slot>>,
+    parts: Surroundings,
+    ids: IdSource,
+    metrics: Metrics,
+    stopping: AtomicBool,
+}
+
+/// The parts that are not workers.
+struct Surroundings {
+    runs: Arc<dyn Runs>,
+    locks: Arc<dyn Locks>,
+    budget: Arc<Budget>,
+    observer: Arc<dyn RunObserver>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    instance: InstanceId,
+    drain_max: Duration,
+}
+
+/// One worker.
 struct Slot {
     scheduled: Scheduled,
     /// Runs of one worker do not overlap in one process.
     turn: Mutex<()>,
+    /// Rung when the worker was resumed.
+    resumed: Notify,
+    failures: AtomicU32,
+    recorded: AtomicU32,
+    seen: Shared<Seen>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    worker: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Status {
-    status: &'static str,
-}
-
+/// What this process remembers of a worker.
 #[derive(Default)]
-struct Counters {
-    runs: Family<Labels, Counter>,
-    items: Family<Labels, Counter>,
-    cleanups: Family<Status, Counter>,
+struct Seen {
+    last_run: Option<RunReport>,
+    next_due_at: Option<Timestamp>,
 }
 
-/// Runs the workers.
-pub struct Runner {
-    slots: Vec<Arc<Slot>>,
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
-    ids: IdSource,
-    counters: Counters,
+/// What comes next for a worker.
+struct Next {
+    rest: Duration,
+    /// Whether it runs then although another run was not long ago.
+    at_any_rate: bool,
+    /// Whether the bell may shorten the rest.
+    hears_bell: bool,
+}
+
+impl Slot {
+    fn name(&self) -> &'static str {
+        self.scheduled.worker.name()
+    }
+
+    fn schedule(&self) -> &Schedule {
+        &self.scheduled.schedule
+    }
+
+    fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Runner {
     /// A runner of these workers.
     #[must_use]
-    pub fn new(workers: Vec<Scheduled>, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+    pub fn new(parts: RunnerParts) -> Self {
+        let RunnerParts { workers, runs, locks, budget, observer, clock, entropy, instance, drain_max } = parts;
         let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
-        let slots = workers.into_iter().map(|scheduled| Arc::new(Slot { scheduled, turn: Mutex::new(()) })).collect();
-        Self { slots, clock, entropy, ids, counters: Counters::default() }
+        let parts = Surroundings { runs, locks, budget, observer, clock, entropy, instance, drain_max };
+        let metrics = Metrics::default();
+        let slots = workers.into_iter().map(|scheduled| {
+            metrics.introduce(scheduled.worker.name());
+            Arc::new(Slot {
+                scheduled,
+                turn: Mutex::default(),
+                resumed: Notify::new(),
+                failures: AtomicU32::new(0),
+                recorded: AtomicU32::new(0),
+                seen: Shared::default(),
+            })
+        });
+        let slots = slots.collect();
+        Self { room: Arc::new(Room { slots, parts, ids, metrics, stopping: AtomicBool::new(false) }) }
     }
 
     /// Shows what the workers do to whoever reads the metrics.
     pub fn register(&self, registry: &mut Registry) {
-        let Counters { runs, items, cleanups } = &self.counters;
-        registry.register("s3o_worker_runs", "Runs of each worker by outcome", runs.clone());
-        registry.register("s3o_worker_items", "Items that each worker brought to an end, by outcome", items.clone());
-        registry.register("s3o_cleanup_queue_processed", "Cleanups by what became of them", cleanups.clone());
+        self.room.metrics.register(registry);
     }
 
-    /// Runs every worker on its schedule until the shutdown begins; runs under way are finished.
-    pub async fn serve(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
-        let mut loops = tokio::task::JoinSet::new();
-        for slot in &self.slots {
-            let (runner, slot, shutdown) = (Arc::clone(&self), Arc::clone(slot), shutdown.clone());
-            loops.spawn(async move { runner.serve_one(&slot, shutdown).await });
+    /// Runs every worker on its schedule until the shutdown begins. Runs under way finish their
+    /// tick; those that take too long are given up.
+    pub async fn serve(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
+        let room = &self.room;
+        let names: Vec<&str> = room.slots.iter().map(|slot| slot.name()).collect();
+        if let Err(error) = room.parts.runs.enter_workers(&names).await {
+            tracing::warn!(%error, "workers not entered");
         }
-        while loops.join_next().await.is_some() {}
-    }
-
-    async fn serve_one(&self, slot: &Arc<Slot>, mut shutdown: watch::Receiver<bool>) {
-        // Instances that start together must not tick together.
-        let mut rest = slot.scheduled.interval.mul_f64(self.entropy.next_unit() / 2.0);
-        while !stopped_while(&mut shutdown, rest_or_bell(slot, rest)).await {
-            self.run(slot).await;
-            rest = slot.scheduled.interval;
+        let mut loops = JoinSet::new();
+        for slot in &room.slots {
+            loops.spawn(supervise(Arc::clone(room), Arc::clone(slot), shutdown.clone()));
+        }
+        // A sender that went away is a shutdown, too.
+        shutdown.wait_for(|stop| *stop).await.map(drop).unwrap_or_default();
+        room.stopping.store(true, Ordering::SeqCst);
+        let drained = async {
+            while loops.join_next().await.is_some() {}
+            for slot in &room.slots {
+                drop(slot.turn.lock().await);
+            }
+        };
+        if tokio::time::timeout(room.parts.drain_max, drained).await.is_err() {
+            tracing::warn!("worker runs given up at the shutdown");
         }
     }
 
-    /// Runs one worker now; `None` if there is none of that name.
+    /// Runs one worker now, paused or not, when it is its turn; `None` if there is none of that
+    /// name. The run goes on when the caller no longer waits.
     pub async fn run_now(&self, name: &str) -> Option<RunReport> {
-        let slot = self.slots.iter().find(|slot| slot.scheduled.worker.name() == name)?;
-        Some(self.run(slot).await)
+        let slot = Arc::clone(self.slot(name)?);
+        let (room, worker) = (Arc::clone(&self.room), slot.name());
+        let run = tokio::spawn(async move {
+            let _turn = slot.turn.lock().await;
+            room.run(&slot, Asked::ByHand).await
+        });
+        Some(run.await.map_or_else(|error| self.room.cut_off(worker, &error), |ended| ended.report))
     }
 
-    async fn run(&self, slot: &Arc<Slot>) -> RunReport {
+    /// Leaves out a worker's scheduled runs, on every instance, until it is resumed; says whether
+    /// there is one of that name.
+    pub async fn pause(&self, name: &str) -> Result<bool, Error> {
+        self.set_paused(name, true).await
+    }
+
+    /// Lets a worker go on; says whether there is one of that name.
+    pub async fn resume(&self, name: &str) -> Result<bool, Error> {
+        self.set_paused(name, false).await
+    }
+
+    async fn set_paused(&self, name: &str, paused: bool) -> Result<bool, Error> {
+        let Some(slot) = self.slot(name) else { return Ok(false) };
+        self.room.parts.runs.set_paused(slot.name(), paused).await?;
+        tracing::info!(worker = name, paused, "worker paused or resumed");
+        if !paused {
+            slot.resumed.notify_one();
+        }
+        Ok(true)
+    }
+
+    /// Where every worker stands.
+    pub async fn list(&self) -> Result<Vec<WorkerView>, Error> {
+        let states = self.room.parts.runs.worker_states().await?;
+        Ok(self.room.slots.iter().map(|slot| slot.view(state_of(slot, &states))).collect())
+    }
+
+    fn slot(&self, name: &str) -> Option<&Arc<Slot>> {
+        self.room.slots.iter().find(|slot| slot.name() == name)
+    }
+}
+
+fn state_of<'a>(slot: &Slot, states: &'a [WorkerState]) -> Option<&'a WorkerState> {
+    states.iter().find(|state| state.worker == slot.name())
+}
+
+/// Keeps the loop of one worker alive: a fault of the runner or of an observer ends a round of
+/// it, not the worker.
+async fn supervise(room: Arc<Room>, slot: Arc<Slot>, shutdown: watch::Receiver<bool>) {
+    loop {
+        // Dropping a set ends what is in it.
+        let mut round = JoinSet::new();
+        let (inner, served, mut stop) = (Arc::clone(&room), Arc::clone(&slot), shutdown.clone());
+        round.spawn(async move { inner.serve_one(&served, &mut stop).await });
+        match round.join_next().await {
+            Some(Err(error)) => tracing::error!(worker = slot.name(), %error, "worker loop is started again"),
+            Some(Ok(())) | None => return,
+        }
+        tokio::time::sleep(RESTART_REST).await;
+    }
+}
+
+impl Room {
+    async fn serve_one(self: &Arc<Self>, slot: &Arc<Slot>, shutdown: &mut watch::Receiver<bool>) {
+        let mut next = Next { rest: self.first_rest(slot).await, at_any_rate: false, hears_bell: true };
+        loop {
+            let due = self.parts.clock.now().after(next.rest);
+            slot.seen(|seen| seen.next_due_at = Some(due));
+            let woken = tokio::select! {
+                biased;
+                // A sender that went away is a shutdown, too.
+                _ = shutdown.wait_for(|stop| *stop) => return,
+                () = tokio::time::sleep(next.rest) => next.at_any_rate,
+                () = rung(slot, next.hears_bell) => true,
+                () = slot.resumed.notified() => false,
+            };
+            next = self.turn(slot, woken).await;
+        }
+    }
+
+    async fn first_rest(&self, slot: &Slot) -> Duration {
+        let unit = self.parts.entropy.next_unit();
+        let states = self.parts.runs.worker_states().await.unwrap_or_else(|error| {
+            tracing::warn!(worker = slot.name(), %error, "last runs not known");
+            Vec::new()
+        });
+        let state = state_of(slot, &states);
+        if let Some(moment) = state.and_then(|state| state.last_success_at) {
+            self.metrics.succeeded(slot.name(), moment);
+        }
+        slot.schedule().first_rest(state, unit)
+    }
+
+    /// One scheduled turn: looks whether the worker is to run, and runs it.
+    async fn turn(self: &Arc<Self>, slot: &Arc<Slot>, woken: bool) -> Next {
         let _turn = slot.turn.lock().await;
-        let worker = slot.scheduled.worker.name();
-        let started_at = self.clock.now();
-        // A task of its own: a panic ends the run, not the runner.
-        let task = tokio::spawn(ticks(Arc::clone(&slot.scheduled.worker)));
-        let (outcome, report, error) = match task.await {
-            Ok((report, None)) => (Outcome::Ok, report, None),
-            Ok((report, Some(error))) => (Outcome::Error, report, Some(error.to_string())),
-            Err(panic) => (Outcome::Panicked, Report::default(), Some(panic.to_string())),
+        let schedule = slot.schedule();
+        let unit = self.parts.entropy.next_unit();
+        let states = match self.parts.runs.worker_states().await {
+            Ok(states) => states,
+            Err(error) => {
+                tracing::warn!(worker = slot.name(), %error, "worker cannot run");
+                self.metrics.not_run(slot.name(), Outcome::Error);
+                return Next { rest: schedule.rest_after_skip(unit), at_any_rate: woken, hears_bell: false };
+            }
         };
-        let report = RunReport {
-            worker,
-            run_id: self.ids.fresh().as_simple().to_string(),
-            outcome,
-            items: report.items,
-            started_at: started_at.to_string(),
-            finished_at: self.clock.now().to_string(),
-            error,
-        };
-        self.record(&report);
-        report
+        let state = state_of(slot, &states);
+        if state.is_some_and(|state| state.paused) {
+            self.metrics.not_run(slot.name(), Outcome::Skipped);
+            return Next { rest: schedule.interval, at_any_rate: false, hears_bell: false };
+        }
+        if let Some(rest) = schedule.rest_until_due(state).filter(|_| !woken) {
+            return Next { rest, at_any_rate: false, hears_bell: true };
+        }
+        let ended = self.run(slot, Asked::BySchedule(state)).await;
+        slot.next(&ended, unit)
     }
+}
 
-    fn record(&self, report: &RunReport) {
-        let worker = report.worker;
-        let Counters { runs, items, cleanups } = &self.counters;
-        runs.get_or_create(&Labels { worker, outcome: report.outcome.as_str() }).inc();
-        for (outcome, count) in &report.items {
-            items.get_or_create(&Labels { worker, outcome }).inc_by(*count);
-            if worker == "cleanup" {
-                cleanups.get_or_create(&Status { status: outcome }).inc_by(*count);
+impl Slot {
+    /// What comes after a run.
+    fn next(&self, ended: &Ended, unit: f64) -> Next {
+        let schedule = self.schedule();
+        match ended.report.outcome {
+            Outcome::Ok if ended.unfinished => {
+                Next { rest: UNFINISHED_REST.min(schedule.interval), at_any_rate: true, hears_bell: false }
+            }
+            Outcome::Ok => Next { rest: schedule.interval, at_any_rate: false, hears_bell: true },
+            Outcome::Skipped => Next { rest: schedule.rest_after_skip(unit), at_any_rate: false, hears_bell: false },
+            Outcome::Error | Outcome::Panicked => {
+                let failures = self.failures.load(Ordering::Relaxed);
+                Next { rest: schedule.rest_after_failure(failures, unit), at_any_rate: false, hears_bell: false }
             }
         }
-        if let Some(error) = &report.error {
-            tracing::warn!(worker, run_id = report.run_id, error, "worker run failed");
-        } else if !report.items.is_empty() {
-            tracing::info!(worker, run_id = report.run_id, items = ?report.items, "worker run");
-        }
     }
 }
 
-/// Ticks until a batch comes back short, a tick fails, or the budget is spent.
-async fn ticks(worker: Arc<dyn Worker>) -> (Report, Option<Error>) {
-    let started = Instant::now();
-    let mut run = Report::default();
-    loop {
-        match worker.tick().await {
-            Ok(report) => run.absorb(report),
-            Err(error) => return (run, Some(error)),
-        }
-        if !run.more || started.elapsed() > RUN_BUDGET {
-            return (run, None);
-        }
-    }
-}
-
-async fn rest_or_bell(slot: &Slot, rest: Duration) {
-    match &slot.scheduled.bell {
+/// Ends when the bell has been rung; never, where there is none or it is not to be heard.
+async fn rung(slot: &Slot, hears_bell: bool) {
+    match slot.schedule().bell.as_ref().filter(|_| hears_bell) {
         Some(bell) => {
-            // Whether the bell or the clock was first does not matter.
-            tokio::time::timeout(rest, bell.notified()).await.unwrap_or_default();
+            tokio::time::sleep(GATHER).await;
+            bell.notified().await;
         }
-        None => tokio::time::sleep(rest).await,
-    }
-}
-
-/// Waits for `wait` or the shutdown; says whether it was the shutdown.
-async fn stopped_while(shutdown: &mut watch::Receiver<bool>, wait: impl Future<Output = ()>) -> bool {
-    tokio::select! {
-        () = wait => false,
-        // A sender that went away is a shutdown, too.
-        _ = shutdown.wait_for(|stop| *stop) => true,
+        None => std::future::pending().await,
     }
 }

@@ -7,6 +7,7 @@ mod sections;
 pub mod units;
 mod yaml;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,8 +26,8 @@ pub struct Config {
     pub server: Server,
     /// The admin door.
     pub admin: Admin,
-    /// The SQLite file.
-    pub database: PathBuf,
+    /// The catalog.
+    pub database: Database,
     /// Who may do what; empty means that a key pair is made on the first start.
     pub access_keys: Vec<AccessKey>,
     /// Buckets that are created at start.
@@ -37,6 +38,32 @@ pub struct Config {
     pub intents: Intents,
     /// How bytes are deleted.
     pub cleanup: CleanupQueue,
+    /// The file of the audit trail.
+    pub audit: PathBuf,
+}
+
+/// Where the catalog is.
+#[derive(Clone)]
+pub enum Database {
+    /// In a file that one process owns.
+    Sqlite(PathBuf),
+    /// On a server that many instances share.
+    Postgres {
+        /// Where it is, with user and password.
+        url: String,
+        /// The most connections of this instance.
+        connections: usize,
+    },
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            // The URL holds a password.
+            Self::Postgres { .. } => f.write_str("postgres"),
+        }
+    }
 }
 
 /// The S3 door.
@@ -121,9 +148,10 @@ impl Config {
     #[must_use]
     pub fn embedded(data: &Path) -> Self {
         let text = format!(
-            "database: {{url: {:?}}}\nbackends: [{{name: disk, kind: fs, root: {:?}}}]\n",
+            "database: {{url: {:?}}}\nbackends: [{{name: disk, kind: fs, root: {:?}}}]\naudit: {{path: {:?}}}\n",
             format!("sqlite:{}", data.join("catalog.db").display()),
             data.join("disk").display().to_string(),
+            data.join("audit.jsonl").display().to_string(),
         );
         Self::parse(&text, |_| None).expect("the built-in configuration is valid")
     }

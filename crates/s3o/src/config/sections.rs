@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::faults::Faults;
 use super::read::Section;
-use super::{Admin, BackendConfig, BackendKind, CleanupQueue, Config, Intents, Server, units};
+use super::{Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Intents, Server, units};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -22,7 +22,7 @@ const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 16] = [
+const NOT_BUILT: [&str; 15] = [
     "redis",
     "stale_multipart",
     "expiry",
@@ -38,7 +38,6 @@ const NOT_BUILT: [&str; 16] = [
     "circuit_breaker",
     "cache",
     "notifications",
-    "audit",
 ];
 
 pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
@@ -53,6 +52,7 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
         backends: root.list("backends").into_iter().filter_map(backend).collect(),
         intents: intents(root.section("write_path")),
         cleanup: cleanup(root.section("cleanup_queue")),
+        audit: audit(root.section("audit")),
     };
     let routing = root.section("routing");
     routing.only("strategy", "pack");
@@ -112,14 +112,24 @@ fn admin(section: Section<'_>) -> Admin {
     admin
 }
 
-fn database(section: Section<'_>) -> PathBuf {
-    let path = section.read("url", |url| match url.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => Ok(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-        Some(("postgres" | "postgresql", _)) => Err("PostgreSQL is not built yet; use sqlite:PATH".to_owned()),
-        Some(_) | None => Err(format!("{url:?} is not a database such as sqlite:./s3o-data/catalog.db")),
+fn database(section: Section<'_>) -> Database {
+    let connections = section.count("connections", 16);
+    let database = section.read("url", |url| match url.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => {
+            Ok(Database::Sqlite(PathBuf::from(path.strip_prefix("//").unwrap_or(path))))
+        }
+        Some(("postgres" | "postgresql", _)) => Ok(Database::Postgres { url: url.to_owned(), connections }),
+        // What was written may hold a password.
+        Some(_) | None => Err("is not sqlite:PATH or postgres://user:password@host/database".to_owned()),
     });
     section.finish();
-    path.unwrap_or_else(|| PathBuf::from("./s3o-data/catalog.db"))
+    database.unwrap_or_else(|| Database::Sqlite(PathBuf::from("./s3o-data/catalog.db")))
+}
+
+fn audit(section: Section<'_>) -> PathBuf {
+    let path = section.read("path", not_empty);
+    section.finish();
+    path.map_or_else(|| PathBuf::from("./s3o-data/audit.jsonl"), PathBuf::from)
 }
 
 fn not_empty(text: &str) -> Result<String, String> {

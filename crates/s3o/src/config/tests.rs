@@ -1,6 +1,6 @@
 //! What a configuration may say, and what it is told when it may not.
 
-use super::{BackendKind, Config};
+use super::{BackendKind, Config, Database};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ const DISK: &str = "backends: [{name: disk, kind: fs, root: /tmp/x}]\n";
 #[test]
 fn the_embedded_configuration_keeps_everything_below_one_folder() {
     let config = Config::embedded(Path::new("/srv/s3o data"));
-    assert_eq!(config.database, Path::new("/srv/s3o data/catalog.db"));
+    assert!(matches!(&config.database, Database::Sqlite(path) if path == Path::new("/srv/s3o data/catalog.db")));
     assert!(matches!(&config.backends[0].kind, BackendKind::Fs { root } if root == Path::new("/srv/s3o data/disk")));
+    assert_eq!(config.audit, Path::new("/srv/s3o data/audit.jsonl"));
     assert_eq!(config.server.listen.port(), 9000);
 }
 
@@ -25,6 +26,7 @@ fn defaults_are_those_of_the_reference() {
     assert_eq!(config.cleanup.batch_size, 1000);
     assert_eq!(config.cleanup.backoff.max, Duration::from_hours(24));
     assert_eq!(config.server.object_bytes_max, 5 << 40);
+    assert_eq!(config.audit, Path::new("./s3o-data/audit.jsonl"));
 }
 
 #[test]
@@ -64,4 +66,13 @@ fn names_are_used_once() {
 fn variables_expand_in_values() {
     let config = parse(&format!("admin: {{token: \"${{TOKEN}}\"}}\n{DISK}")).expect("valid");
     assert_eq!(config.admin.token.as_deref(), Some("t$1"));
+}
+
+#[test]
+fn the_database_is_chosen_by_its_url_and_its_password_stays_hidden() {
+    let config = parse(&format!("database: {{url: \"postgres://u:secret@db/s3o\"}}\n{DISK}")).expect("valid");
+    assert!(matches!(&config.database, Database::Postgres { connections: 16, .. }));
+    assert!(!format!("{config:?}").contains("secret"));
+    let faults = parse(&format!("database: {{url: \"mysql://u:secret@db/s3o\"}}\n{DISK}")).expect_err("unknown");
+    assert!(faults.contains("database.url") && !faults.contains("secret"), "{faults}");
 }

@@ -3,9 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use s3o_catalog::Quotas;
-use s3o_server::admin::{AcceptError, BackendControl, Readiness, WorkerControl};
+use s3o_backend::Fleet;
+use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, Quotas as _};
+use s3o_model::ids::InstanceId;
+use s3o_model::quota::Books;
+use s3o_server::admin::{
+    AcceptError, BackendControl, BackendStatus, BucketStatus, Health, QueueStatus, Readiness, Status, StatusSource,
+    WorkerControl, WorkerError,
+};
 use s3o_workers::{Error, Identity, Runner};
+use serde_json::Value;
 
 /// The parts that the admin door acts upon.
 pub struct Controls {
@@ -13,8 +20,54 @@ pub struct Controls {
     pub runner: Arc<Runner>,
     /// The identities of the backends.
     pub identity: Arc<Identity>,
-    /// The books, which tell whether the catalog answers.
-    pub quotas: Arc<dyn Quotas>,
+    /// What is known.
+    pub catalog: Arc<Catalog>,
+    /// The backends.
+    pub fleet: Arc<Fleet>,
+    /// This process.
+    pub instance: InstanceId,
+}
+
+impl Controls {
+    fn backend(&self, books: &Books) -> BackendStatus {
+        let standing = self.fleet.standing(&books.backend);
+        let frozen = match &standing {
+            Some(standing) => standing.frozen.clone(),
+            None => Some("not configured".to_owned()),
+        };
+        BackendStatus {
+            name: books.backend.to_string(),
+            used: books.used_bytes,
+            limit: books.limit_bytes,
+            orphan: books.orphan_bytes,
+            reserved: books.reserved_bytes,
+            objects: None,
+            health: if frozen.is_some() { Health::Frozen } else { Health::Ok },
+            frozen,
+            draining: false,
+        }
+    }
+
+    async fn views(&self) -> Result<Vec<Value>, Error> {
+        let mut views = self.runner.list().await?;
+        views.sort_by_key(|view| view.name);
+        Ok(views.iter().map(|view| serde_json::to_value(view).expect("a view always serialises")).collect())
+    }
+
+    async fn look(&self) -> Result<Status, Error> {
+        let books = self.catalog.books().await?;
+        let depths = self.catalog.depths().await?;
+        let buckets = self.catalog.buckets().await?;
+        let bucket = |name: String| BucketStatus { name, ..BucketStatus::default() };
+        Ok(Status {
+            instance: self.instance.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            backends: books.iter().map(|books| self.backend(books)).collect(),
+            buckets: buckets.into_iter().map(|found| bucket(found.name.to_string())).collect(),
+            queues: QueueStatus { cleanup: depths.cleanups, intents: depths.intents, uploads: depths.uploads },
+            workers: self.views().await?,
+        })
+    }
 }
 
 #[async_trait]
@@ -22,15 +75,35 @@ impl Readiness for Controls {
     /// Ready means that the catalog answers: a backend that is away is an error of the requests
     /// that need it, and the others go on.
     async fn ready(&self) -> bool {
-        self.quotas.books().await.is_ok()
+        self.catalog.books().await.is_ok()
+    }
+}
+
+#[async_trait]
+impl StatusSource for Controls {
+    async fn status(&self) -> Result<Status, String> {
+        self.look().await.map_err(|error| error.to_string())
     }
 }
 
 #[async_trait]
 impl WorkerControl for Controls {
-    async fn run(&self, name: &str) -> Option<serde_json::Value> {
+    async fn list(&self) -> Result<Vec<Value>, WorkerError> {
+        self.views().await.map_err(|error| WorkerError::Away(error.to_string()))
+    }
+
+    async fn run(&self, name: &str) -> Option<Value> {
         let report = self.runner.run_now(name).await?;
         Some(serde_json::to_value(report).expect("a report always serialises"))
+    }
+
+    async fn set_paused(&self, name: &str, paused: bool) -> Result<(), WorkerError> {
+        let set = if paused { self.runner.pause(name).await } else { self.runner.resume(name).await };
+        match set {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(WorkerError::NotFound),
+            Err(error) => Err(WorkerError::Away(error.to_string())),
+        }
     }
 }
 

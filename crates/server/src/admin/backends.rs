@@ -1,16 +1,23 @@
 //! Changes backends on request.
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use serde_json::{Value, json};
 
 use super::error::AdminError;
+use super::trail::RequestId;
 use super::{AcceptError, AdminParts};
+use crate::audit::Cause;
 
 /// Takes a backend's present identity as its own.
-pub async fn accept(State(parts): State<AdminParts>, Path(name): Path<String>) -> Result<Json<Value>, AdminError> {
+pub async fn accept(
+    State(parts): State<AdminParts>,
+    Extension(RequestId(id)): Extension<RequestId>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, AdminError> {
     parts.backends.accept(&name).await.map_err(|error| refuse(&error))?;
+    parts.audit.backend_accepted(&name, Cause::Request(&id));
     Ok(Json(json!({"backend": name, "accepted": true})))
 }
 

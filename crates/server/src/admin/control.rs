@@ -1,6 +1,9 @@
 //! What the admin door needs from the rest of the program.
 
 use async_trait::async_trait;
+use serde_json::Value;
+
+use super::status::Status;
 
 /// Tells whether requests can be served.
 #[async_trait]
@@ -9,11 +12,35 @@ pub trait Readiness: Send + Sync {
     async fn ready(&self) -> bool;
 }
 
-/// Runs workers on request.
+/// Tells how the whole is.
+#[async_trait]
+pub trait StatusSource: Send + Sync {
+    /// How it is now, or why that cannot be told.
+    async fn status(&self) -> Result<Status, String>;
+}
+
+/// Why a worker was not paused or resumed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorkerError {
+    /// No worker has that name.
+    #[error("there is no such worker")]
+    NotFound,
+    /// The catalog is away; try again later.
+    #[error("away: {0}")]
+    Away(String),
+}
+
+/// Shows and steers the workers.
 #[async_trait]
 pub trait WorkerControl: Send + Sync {
+    /// Every worker as an object with its `name`, in the order of the names.
+    async fn list(&self) -> Result<Vec<Value>, WorkerError>;
+
     /// Runs a worker until its backlog is done or its budget spent; `None` where none has that name.
-    async fn run(&self, name: &str) -> Option<serde_json::Value>;
+    async fn run(&self, name: &str) -> Option<Value>;
+
+    /// Keeps a worker from running on its own, or lets it again.
+    async fn set_paused(&self, name: &str, paused: bool) -> Result<(), WorkerError>;
 }
 
 /// Why a backend was not accepted.
@@ -35,4 +62,18 @@ pub enum AcceptError {
 pub trait BackendControl: Send + Sync {
     /// Takes a backend's present identity as its own.
     async fn accept(&self, name: &str) -> Result<(), AcceptError>;
+}
+
+/// A log level that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a log level such as info, or a list such as info,s3o_workers=debug")]
+pub struct InvalidLevel(pub String);
+
+/// What is logged.
+pub trait LogLevel: Send + Sync {
+    /// The level in force.
+    fn level(&self) -> String;
+
+    /// Another level from now on.
+    fn set_level(&self, level: &str) -> Result<(), InvalidLevel>;
 }

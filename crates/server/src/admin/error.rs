@@ -1,6 +1,7 @@
 //! Errors of the admin door, as JSON: `{"error": {"code", "message"}}`.
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -17,6 +18,12 @@ impl AdminError {
     /// A refusal with this status, code and message.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
+    }
+}
+
+impl From<QueryRejection> for AdminError {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_query", rejection.body_text())
     }
 }
 

@@ -8,7 +8,11 @@ mod backends;
 mod control;
 mod error;
 mod health;
+mod lists;
+mod log_level;
 mod metrics;
+mod status;
+mod trail;
 mod workers;
 
 use std::sync::Arc;
@@ -16,10 +20,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use s3o_model::entropy::Entropy;
+
+use crate::audit::Audit;
 
 pub use auth::AdminToken;
-pub use control::{AcceptError, BackendControl, Readiness, WorkerControl};
+pub use control::{
+    AcceptError, BackendControl, InvalidLevel, LogLevel, Readiness, StatusSource, WorkerControl, WorkerError,
+};
 pub use metrics::{MetricsPage, Refresh};
+pub use status::{BackendStatus, BucketStatus, Health, QueueStatus, Status};
 
 /// What the admin door answers from.
 #[derive(Clone)]
@@ -34,16 +44,31 @@ pub struct AdminParts {
     pub workers: Arc<dyn WorkerControl>,
     /// The backends.
     pub backends: Arc<dyn BackendControl>,
+    /// How the whole is.
+    pub status: Arc<dyn StatusSource>,
+    /// What is logged.
+    pub log_level: Arc<dyn LogLevel>,
+    /// What is kept of changes.
+    pub audit: Arc<Audit>,
+    /// Where identifiers of requests come from.
+    pub entropy: Arc<dyn Entropy>,
 }
 
 /// The admin door.
 pub fn router(parts: AdminParts) -> Router {
     let api = Router::new()
+        .route("/status", get(status::show))
+        .route("/workers", get(workers::list))
         .route("/workers/{name}/run", post(workers::run))
+        .route("/workers/{name}/pause", post(workers::pause))
+        .route("/workers/{name}/resume", post(workers::resume))
+        .route("/audit", get(trail::show))
+        .route("/log-level", get(log_level::show).put(log_level::change))
         .route("/backends/{name}/accept", post(backends::accept))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
-        .layer(from_fn_with_state(parts.token.clone(), auth::require));
+        .layer(from_fn_with_state(parts.token.clone(), auth::require))
+        .layer(from_fn_with_state(parts.clone(), trail::follow));
     Router::new()
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))

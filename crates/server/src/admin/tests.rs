@@ -9,17 +9,61 @@ use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use s3o_model::clock::SystemClock;
+use s3o_model::entropy::SystemEntropy;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::{
-    AcceptError, AdminParts, AdminToken, BackendControl, MetricsPage, Readiness, Refresh, WorkerControl, router,
+    AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, InvalidLevel, LogLevel, MetricsPage, Readiness,
+    Refresh, Status, StatusSource, WorkerControl, WorkerError, router,
 };
+use crate::audit::{Audit, Filter};
 
-#[derive(Default)]
 struct House {
     ready: AtomicBool,
     gauge: Gauge,
+    level: Mutex<String>,
+    paused: AtomicBool,
+    audit: Arc<Audit>,
+    _folder: tempfile::TempDir,
+}
+
+impl Default for House {
+    fn default() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = Arc::new(Audit::open(&folder.path().join("audit.jsonl"), Arc::new(SystemClock)).unwrap());
+        Self {
+            ready: AtomicBool::default(),
+            gauge: Gauge::default(),
+            level: Mutex::new("info".into()),
+            paused: AtomicBool::default(),
+            audit,
+            _folder: folder,
+        }
+    }
+}
+
+#[async_trait]
+impl StatusSource for House {
+    async fn status(&self) -> Result<Status, String> {
+        let disk = BackendStatus { name: "disk".into(), used: 5, ..BackendStatus::default() };
+        Ok(Status { backends: vec![disk], ..Status::default() })
+    }
+}
+
+impl LogLevel for House {
+    fn level(&self) -> String {
+        self.level.lock().unwrap().clone()
+    }
+
+    fn set_level(&self, level: &str) -> Result<(), InvalidLevel> {
+        if level == "loud" {
+            return Err(InvalidLevel(level.into()));
+        }
+        level.clone_into(&mut self.level.lock().unwrap());
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -38,6 +82,19 @@ impl Refresh for House {
 
 #[async_trait]
 impl WorkerControl for House {
+    async fn list(&self) -> Result<Vec<Value>, WorkerError> {
+        let paused = self.paused.load(Ordering::SeqCst);
+        Ok(vec![json!({"name": "cleanup", "paused": paused}), json!({"name": "expiry", "paused": false})])
+    }
+
+    async fn set_paused(&self, name: &str, paused: bool) -> Result<(), WorkerError> {
+        if name != "cleanup" {
+            return Err(WorkerError::NotFound);
+        }
+        self.paused.store(paused, Ordering::SeqCst);
+        Ok(())
+    }
+
     async fn run(&self, name: &str) -> Option<Value> {
         (name == "cleanup").then(|| json!({"worker": name, "outcome": "ok"}))
     }
@@ -63,15 +120,29 @@ fn parts(house: &Arc<House>) -> AdminParts {
         metrics: MetricsPage { registry: Arc::new(Mutex::new(registry)), refresh: house.clone() },
         workers: house.clone(),
         backends: house.clone(),
+        status: house.clone(),
+        log_level: house.clone(),
+        audit: Arc::clone(&house.audit),
+        entropy: Arc::new(SystemEntropy),
     }
 }
 
 async fn ask(house: &Arc<House>, method: &str, path: &str, header: Option<(&str, &str)>) -> (StatusCode, String) {
+    send(house, method, path, header, "").await
+}
+
+async fn send(
+    house: &Arc<House>,
+    method: &str,
+    path: &str,
+    header: Option<(&str, &str)>,
+    body: &'static str,
+) -> (StatusCode, String) {
     let mut request = Request::builder().method(method).uri(path);
     if let Some((name, value)) = header {
         request = request.header(name, value);
     }
-    let response = router(parts(house)).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let response = router(parts(house)).oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
     let status = response.status();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(bytes.to_vec()).unwrap())
@@ -121,6 +192,10 @@ async fn unknown_things_are_json_errors() {
     let house = Arc::new(House::default());
     for (method, path, status, expected) in [
         ("POST", "/admin/api/workers/nobody/run", StatusCode::NOT_FOUND, "no_such_worker"),
+        ("POST", "/admin/api/workers/nobody/pause", StatusCode::NOT_FOUND, "no_such_worker"),
+        ("POST", "/admin/api/workers/nobody/resume", StatusCode::NOT_FOUND, "no_such_worker"),
+        ("GET", "/admin/api/workers?limit=many", StatusCode::BAD_REQUEST, "invalid_query"),
+        ("GET", "/admin/api/audit?since=yesterday", StatusCode::BAD_REQUEST, "invalid_since"),
         ("POST", "/admin/api/backends/nowhere/accept", StatusCode::NOT_FOUND, "no_such_backend"),
         ("POST", "/admin/api/backends/busy/accept", StatusCode::CONFLICT, "refused"),
         ("GET", "/admin/api/nothing", StatusCode::NOT_FOUND, "not_found"),
@@ -131,4 +206,60 @@ async fn unknown_things_are_json_errors() {
         assert_eq!((found, code(&body).as_str()), (status, expected), "{path}");
     }
     assert_eq!(ask(&house, "POST", "/admin/api/backends/disk/accept", BEARER).await.0, StatusCode::OK);
+}
+
+fn parsed((status, body): (StatusCode, String)) -> Value {
+    assert_eq!(status, StatusCode::OK, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+#[tokio::test]
+async fn status_tells_of_the_backends() {
+    let status = parsed(ask(&Arc::new(House::default()), "GET", "/admin/api/status", BEARER).await);
+    assert_eq!(status["backends"][0]["name"], "disk");
+    assert_eq!(status["backends"][0]["used"], 5);
+    assert_eq!(status["backends"][0]["health"], "ok");
+    assert_eq!(status["queues"]["cleanup"], 0);
+}
+
+#[tokio::test]
+async fn workers_are_paused_and_resumed() {
+    let house = Arc::new(House::default());
+    for (verb, paused) in [("pause", true), ("resume", false)] {
+        let path = format!("/admin/api/workers/cleanup/{verb}");
+        assert_eq!(parsed(ask(&house, "POST", &path, BEARER).await), json!({"worker": "cleanup", "paused": paused}));
+        let list = parsed(ask(&house, "GET", "/admin/api/workers?limit=1", BEARER).await);
+        assert_eq!(list, json!({"items": [{"name": "cleanup", "paused": paused}], "next": "cleanup"}));
+    }
+}
+
+#[tokio::test]
+async fn the_log_level_changes() {
+    let house = Arc::new(House::default());
+    assert_eq!(parsed(ask(&house, "GET", "/admin/api/log-level", BEARER).await), json!({"level": "info"}));
+    let changed = send(&house, "PUT", "/admin/api/log-level", BEARER, r#"{"level":"debug"}"#).await;
+    assert_eq!(parsed(changed), json!({"level": "debug"}));
+    let (status, body) = send(&house, "PUT", "/admin/api/log-level", BEARER, "loud").await;
+    assert_eq!((status, code(&body).as_str()), (StatusCode::BAD_REQUEST, "invalid_level"));
+}
+
+#[tokio::test]
+async fn changes_are_audited_and_questions_are_not() {
+    let house = Arc::new(House::default());
+    for (method, path, header) in [
+        ("GET", "/admin/api/status", BEARER),
+        ("POST", "/admin/api/workers/cleanup/pause", BEARER),
+        ("POST", "/admin/api/backends/disk/accept", BEARER),
+        ("POST", "/admin/api/backends/disk/accept", None),
+        ("POST", "/admin/api/nothing", BEARER),
+    ] {
+        ask(&house, method, path, header).await;
+    }
+    let lines = house.audit.latest(&Filter::newest(10)).unwrap();
+    let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["admin.workers.pause", "backend.accepted", "admin.backends.accept", "admin.AuthFailure"]);
+    assert_eq!((&lines[0]["name"], &lines[0]["status"]), (&json!("cleanup"), &json!(200)));
+    assert_eq!(lines[1]["request_id"], lines[2]["request_id"]);
+    let found = parsed(ask(&house, "GET", "/admin/api/audit?event=admin.*&limit=2", BEARER).await);
+    assert_eq!(found["items"], json!([lines[2], lines[3]]));
 }

@@ -1,17 +1,51 @@
-//! Runs workers on request.
+//! Shows and steers workers.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
+use serde_json::{Value, json};
 
-use super::AdminParts;
 use super::error::AdminError;
+use super::lists::{self, Page};
+use super::{AdminParts, WorkerError};
+
+/// Every worker.
+pub async fn list(
+    State(parts): State<AdminParts>,
+    page: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<Value>, AdminError> {
+    let Query(page) = page?;
+    let workers = parts.workers.list().await.map_err(|error| refuse(&error, ""))?;
+    Ok(lists::page(workers, "name", &page))
+}
 
 /// Runs a worker and answers with its report.
-pub async fn run(
-    State(parts): State<AdminParts>,
-    Path(name): Path<String>,
-) -> Result<Json<serde_json::Value>, AdminError> {
-    let unknown = || AdminError::new(StatusCode::NOT_FOUND, "no_such_worker", format!("there is no worker {name}"));
-    parts.workers.run(&name).await.map(Json).ok_or_else(unknown)
+pub async fn run(State(parts): State<AdminParts>, Path(name): Path<String>) -> Result<Json<Value>, AdminError> {
+    let report = parts.workers.run(&name).await;
+    report.map(Json).ok_or_else(|| refuse(&WorkerError::NotFound, &name))
+}
+
+/// Keeps a worker from running on its own.
+pub async fn pause(State(parts): State<AdminParts>, Path(name): Path<String>) -> Result<Json<Value>, AdminError> {
+    set_paused(&parts, &name, true).await
+}
+
+/// Lets a worker run on its own again.
+pub async fn resume(State(parts): State<AdminParts>, Path(name): Path<String>) -> Result<Json<Value>, AdminError> {
+    set_paused(&parts, &name, false).await
+}
+
+async fn set_paused(parts: &AdminParts, name: &str, paused: bool) -> Result<Json<Value>, AdminError> {
+    parts.workers.set_paused(name, paused).await.map_err(|error| refuse(&error, name))?;
+    Ok(Json(json!({"worker": name, "paused": paused})))
+}
+
+fn refuse(error: &WorkerError, name: &str) -> AdminError {
+    match error {
+        WorkerError::NotFound => {
+            AdminError::new(StatusCode::NOT_FOUND, "no_such_worker", format!("there is no worker {name}"))
+        }
+        WorkerError::Away(_) => AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "away", error.to_string()),
+    }
 }

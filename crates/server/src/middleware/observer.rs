@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use s3o_model::entropy::Entropy;
 use tokio::time::Instant;
 
+use super::audited::Asked;
 use super::{RequestMetrics, RequestNotes};
+use crate::audit::Audit;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 /// The operation of requests that were refused before they had one.
@@ -17,14 +19,16 @@ const NO_OPERATION: &str = "unknown";
 pub struct Observer {
     metrics: RequestMetrics,
     entropy: Arc<dyn Entropy>,
+    audit: Arc<Audit>,
 }
 
-/// A request under observation.
+/// A request under observation. One that is dropped before its answer is audited all the same:
+/// what it asked for may have been done.
 pub struct Observed {
     notes: RequestNotes,
-    method: http::Method,
-    path: String,
+    asked: Asked,
     started: Instant,
+    audit: Option<Arc<Audit>>,
 }
 
 impl Observed {
@@ -37,15 +41,28 @@ impl Observed {
     /// The request's path as the client sent it.
     #[must_use]
     pub fn path(&self) -> &str {
-        &self.path
+        self.asked.path()
+    }
+
+    /// Writes the audit line, once; says where to wait for room.
+    fn record(&mut self, status: Option<StatusCode>) -> Option<Arc<Audit>> {
+        let audit = self.audit.take()?;
+        self.asked.record(&audit, &self.notes, status);
+        Some(audit)
+    }
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        self.record(None);
     }
 }
 
 impl Observer {
-    /// An observer that counts here and draws identifiers from there.
+    /// An observer that counts and audits here and draws identifiers from there.
     #[must_use]
-    pub fn new(metrics: RequestMetrics, entropy: Arc<dyn Entropy>) -> Self {
-        Self { metrics, entropy }
+    pub fn new(metrics: RequestMetrics, entropy: Arc<dyn Entropy>, audit: Arc<Audit>) -> Self {
+        Self { metrics, entropy, audit }
     }
 
     /// Gives a request its identifier and starts its clock.
@@ -54,9 +71,9 @@ impl Observer {
         request.extensions_mut().insert(notes.clone());
         Observed {
             notes,
-            method: request.method().clone(),
-            path: request.uri().path().to_owned(),
+            asked: Asked::of(request.method(), request.uri(), request.headers()),
             started: Instant::now(),
+            audit: Some(Arc::clone(&self.audit)),
         }
     }
 
@@ -65,24 +82,26 @@ impl Observer {
         self.metrics.reject();
     }
 
-    /// Puts the identifier on the answer, counts it and logs it.
-    pub fn finish<B>(&self, observed: &Observed, response: &mut Response<B>) {
-        let notes = &observed.notes;
-        if let Ok(value) = HeaderValue::from_str(notes.request_id()) {
+    /// Puts the identifier on the answer, counts it, logs it and audits it.
+    pub async fn finish<B>(&self, mut observed: Observed, response: &mut Response<B>) {
+        let status = response.status();
+        if let Ok(value) = HeaderValue::from_str(observed.notes.request_id()) {
             response.headers_mut().insert(REQUEST_ID, value);
         }
-        let operation = notes.operation().unwrap_or(NO_OPERATION);
-        let status = response.status().as_u16();
+        let operation = observed.notes.operation().unwrap_or(NO_OPERATION);
         let duration = observed.started.elapsed();
-        self.metrics.record(operation, status, duration);
+        self.metrics.record(operation, status.as_u16(), duration);
         tracing::debug!(
-            request_id = notes.request_id(),
+            request_id = observed.notes.request_id(),
             operation,
-            status,
-            method = %observed.method,
-            path = observed.path,
+            status = status.as_u16(),
+            method = %observed.asked.method(),
+            path = observed.path(),
             duration_us = duration.as_micros(),
             "s3 request"
         );
+        if let Some(audit) = observed.record(Some(status)) {
+            audit.room().await;
+        }
     }
 }

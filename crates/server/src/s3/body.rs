@@ -141,7 +141,7 @@ mod tests {
         let name = |text: &str| match fault(&text.into()) {
             BodyError::Mismatch(name) => name.to_owned(),
             BodyError::Broken(why) => why,
-            BodyError::Short { .. } | BodyError::Long { .. } => unreachable!(),
+            BodyError::GivenUp(_) | BodyError::Short { .. } | BodyError::Long { .. } => unreachable!(),
         };
         assert_eq!(name("UploadStreamError: Sha256Mismatch"), PAYLOAD_HASH);
         assert_eq!(name("AwsChunkedStreamError: SignatureMismatch"), CHUNK_SIGNATURE);

@@ -9,6 +9,7 @@ use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::names;
 use super::refusal::Refusal;
+use crate::middleware::RequestNotes;
 
 /// The most objects that one request may delete.
 const TARGETS_MAX: usize = 1000;
@@ -22,6 +23,9 @@ pub async fn delete(door: &Door, request: S3Request<DeleteObjectsInput>) -> Answ
     }
     let bucket = names::bucket(&input.bucket)?;
     let named: Vec<String> = objects.iter().map(|object| object.key.clone()).collect();
+    if let Some(notes) = request.extensions.get::<RequestNotes>() {
+        notes.set_keys(named.clone());
+    }
     let targets: Vec<Result<DeleteTarget, Refusal>> = objects.into_iter().map(target).collect();
     let valid = targets.iter().filter_map(|target| target.as_ref().ok().cloned()).collect();
     let results = door.engine.delete_objects(&bucket, valid).await.map_err(refuse)?;

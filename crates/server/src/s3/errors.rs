@@ -63,6 +63,7 @@ fn internal(what: &'static str, why: &str) -> Refusal {
 fn refuse_body(error: &BodyError) -> Refusal {
     match error {
         BodyError::Broken(why) if why == BAD_FRAMING => Refusal::because("InvalidRequest", BAD_FRAMING),
+        BodyError::GivenUp(why) => Refusal::because("ServiceUnavailable", *why).with_header(RETRY_AFTER, "1"),
         BodyError::Broken(_) | BodyError::Short { .. } | BodyError::Long { .. } => Refusal::new("IncompleteBody"),
         BodyError::Mismatch(PAYLOAD_HASH) => Refusal::new("XAmzContentSHA256Mismatch"),
         BodyError::Mismatch(CHUNK_SIGNATURE) => Refusal::new("SignatureDoesNotMatch"),

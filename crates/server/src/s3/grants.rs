@@ -13,7 +13,7 @@ use super::access::{Access, AccessKey, SharedKeys};
 use super::leniency::Vouched;
 use super::refusal::Refusal;
 use super::{signed_headers, subresources, unsupported};
-use crate::middleware::RequestNotes;
+use crate::middleware::{RequestNotes, Subject, mutates};
 
 /// How metrics name the operations that are not offered, so that they stay few.
 const NOT_OFFERED: &str = "NotImplemented";
@@ -31,9 +31,7 @@ impl Grants {
     }
 
     fn permit(&self, request: &mut S3AccessContext<'_>) -> Result<(), Refusal> {
-        let signed = request.credentials().map(|credentials| credentials.access_key.clone());
-        let vouched = request.extensions_mut().get::<Vouched>().map(|Vouched(access_key)| access_key.clone());
-        let access_key = signed.or(vouched).ok_or_else(|| Refusal::new("AccessDenied"))?;
+        let access_key = signer(request).ok_or_else(|| Refusal::new("AccessDenied"))?;
         let key = self.keys.current().find(&access_key).ok_or_else(|| Refusal::new("InvalidAccessKeyId"))?;
         let operation = request.s3_op().name();
         signed_headers::check(request.uri(), request.headers())?;
@@ -44,6 +42,23 @@ impl Grants {
         }
         permit_source(&key, request.headers())
     }
+}
+
+/// Whose signature holds.
+fn signer(request: &mut S3AccessContext<'_>) -> Option<String> {
+    let signed = request.credentials().map(|credentials| credentials.access_key.clone());
+    signed.or_else(|| request.extensions_mut().get::<Vouched>().map(|Vouched(access_key)| access_key.clone()))
+}
+
+/// Who asks, and about what; reads leave nothing to tell but who.
+fn subject(request: &mut S3AccessContext<'_>, operation: &str) -> Option<Subject> {
+    let access_key_id = signer(request)?;
+    if !mutates(operation) {
+        return Some(Subject { access_key_id, ..Subject::default() });
+    }
+    let path = request.s3_path();
+    let bucket = path.get_bucket_name().map(str::to_owned);
+    Some(Subject { access_key_id, bucket, key: path.get_object_key().map(str::to_owned) })
 }
 
 fn demand(key: &AccessKey, access: Access, bucket: &str) -> Result<(), Refusal> {
@@ -95,8 +110,12 @@ impl S3Auth for Grants {
 impl S3Access for Grants {
     async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
         let operation = subresources::offered(request.s3_op().name()).unwrap_or(NOT_OFFERED);
+        let subject = subject(request, operation);
         if let Some(notes) = request.extensions_mut().get::<RequestNotes>() {
             notes.set_operation(operation);
+            if let Some(subject) = subject {
+                notes.set_subject(subject);
+            }
         }
         self.permit(request).map_err(S3Error::from)
     }

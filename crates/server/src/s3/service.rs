@@ -15,6 +15,7 @@ use s3o_engine::Engine;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpResponse};
+use tracing::Instrument as _;
 
 use super::access::SharedKeys;
 use super::door::Door;
@@ -92,7 +93,12 @@ impl Service {
         let (body, rest) = watch(&parts, body, observed.notes());
         let place = self.admission.admit();
         let answered = match &place {
-            Some(_) => self.call(Request::from_parts(parts, Body::http_body(body)), observed.notes()).await,
+            Some(_) => {
+                // Whatever is logged on the way, at any level, carries the identifier that the client is given.
+                let span = tracing::error_span!("request", request_id = observed.notes().request_id());
+                let request = Request::from_parts(parts, Body::http_body(body));
+                self.call(request, observed.notes()).instrument(span).await
+            }
             None => Err(self.turn_away()),
         };
         let mut response = match answered {
@@ -103,7 +109,7 @@ impl Service {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let mut response = response.map(|body| Held::new(body, place).boxed_unsync());
-        self.observer.finish(&observed, &mut response);
+        self.observer.finish(observed, &mut response).await;
         response
     }
 
@@ -191,6 +197,7 @@ fn body_fault(code: &str, message: Option<&str>, method: &Method, notes: &Reques
 }
 
 fn refused(refusal: &Refusal, method: &Method, observed: &Observed) -> HttpResponse {
+    observed.notes().set_error_code(&refusal.code);
     let mut response = Response::new(Body::empty());
     *response.status_mut() = refusal.status;
     response.headers_mut().extend(refusal.headers.as_ref().clone());

@@ -1,0 +1,119 @@
+//! Requests to the admin API: one at a time, each with the token and a time limit.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{Authority, Scheme};
+use http::{Method, Request, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::rt::TokioExecutor;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::{Client, Token};
+use crate::cli::Failure;
+
+/// A run of a worker spends its budget before it answers.
+const ANSWER_TIME_MAX: Duration = Duration::from_mins(10);
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Names of workers and backends pass as they are; anything else is escaped.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
+/// One admin API.
+pub struct Connection {
+    authority: Authority,
+    token: Token,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Connection {
+    /// The admin API that the command line names; nothing is sent yet.
+    pub fn open(client: &Client) -> Result<Self, Failure> {
+        let token = client.token.clone().ok_or_else(|| {
+            Failure::Usage("the admin token is needed: give --token or set S3O_ADMIN_TOKEN".to_owned())
+        })?;
+        let authority = authority(&client.admin)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Ok(Self { authority, token, runtime: runtime.map_err(|error| Failure::of("cannot start", error))? })
+    }
+
+    /// Asks for something.
+    pub fn get(&self, path: &[&str]) -> Result<Value, Failure> {
+        self.runtime.block_on(self.ask(Method::GET, path))
+    }
+
+    /// Has something done.
+    pub fn post(&self, path: &[&str]) -> Result<Value, Failure> {
+        self.runtime.block_on(self.ask(Method::POST, path))
+    }
+
+    async fn ask(&self, method: Method, path: &[&str]) -> Result<Value, Failure> {
+        let lost = |why: &dyn std::fmt::Display| Failure::of(&format!("http://{}", self.authority), why);
+        let request = Request::builder()
+            .method(method)
+            .uri(self.uri(path))
+            .header("authorization", format!("Bearer {}", self.token.0))
+            .body(Full::<Bytes>::default())
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let asking = async {
+            let pool: Pool<_, Full<Bytes>> = Pool::builder(TokioExecutor::new()).build_http();
+            let answer = pool.request(request).await.map_err(|error| lost(&with_causes(&error)))?;
+            let (parts, body) = answer.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| lost(&error))?;
+            Ok::<_, Failure>((parts.status, body.to_bytes()))
+        };
+        let late = |_| lost(&"no answer in time");
+        let (status, body) = tokio::time::timeout(ANSWER_TIME_MAX, asking).await.map_err(late)??;
+        let value: Option<Value> = serde_json::from_slice(&body).ok();
+        match value {
+            Some(value) if status.is_success() => Ok(value),
+            Some(value) if value["error"]["message"].is_string() => {
+                Err(Failure::Failed(value["error"]["message"].as_str().unwrap_or_default().to_owned()))
+            }
+            Some(_) | None => Err(lost(&format!("answered {status}, which is not the admin API"))),
+        }
+    }
+
+    fn uri(&self, path: &[&str]) -> String {
+        let mut uri = format!("http://{}/admin/api", self.authority);
+        for word in path {
+            uri.push('/');
+            uri.extend(utf8_percent_encode(word, ESCAPED));
+        }
+        uri
+    }
+}
+
+fn authority(url: &str) -> Result<Authority, Failure> {
+    let fault = |why: &str| Failure::Usage(format!("{url:?} is not the URL of an admin API: {why}"));
+    let uri: Uri = url.trim_end_matches('/').parse().map_err(|_| fault("not a URL"))?;
+    if uri.scheme() != Some(&Scheme::HTTP) {
+        return Err(fault("it starts with http://"));
+    }
+    uri.authority().cloned().ok_or_else(|| fault("it names no host"))
+}
+
+/// The client says what failed and keeps why to the cause.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text = format!("{text}: {deeper}");
+        cause = deeper.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::authority;
+
+    #[test]
+    fn an_admin_url_is_http_and_names_a_host() {
+        assert_eq!(authority("http://127.0.0.1:9001/").expect("valid"), "127.0.0.1:9001");
+        for url in ["", "127.0.0.1:9001", "https://host", "ftp://host", "http://"] {
+            assert!(authority(url).is_err(), "{url}");
+        }
+    }
+}

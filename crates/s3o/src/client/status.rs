@@ -1,0 +1,76 @@
+//! `s3o status`.
+
+use serde_json::Value;
+
+use super::connection::Connection;
+use super::table::{Table, bytes, cell};
+use super::workers;
+use crate::cli::Failure;
+
+/// Shows how the whole is.
+pub fn show(connection: &Connection, json: bool) -> Result<(), Failure> {
+    let status = connection.get(&["status"])?;
+    if json {
+        println!("{status}");
+    } else {
+        print!("{}", render(&status));
+    }
+    Ok(())
+}
+
+fn rows(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn render(status: &Value) -> String {
+    let mut backends = Table::new(&["BACKEND", "USED", "LIMIT", "ORPHAN", "RESERVED", "OBJECTS", "HEALTH", "DRAINING"]);
+    for backend in rows(&status["backends"]) {
+        let health = match backend["frozen"].as_str() {
+            Some(reason) => format!("frozen: {reason}"),
+            None => cell(&backend["health"]),
+        };
+        backends.row(vec![
+            cell(&backend["name"]),
+            bytes(&backend["used"]),
+            bytes(&backend["limit"]),
+            bytes(&backend["orphan"]),
+            bytes(&backend["reserved"]),
+            cell(&backend["objects"]),
+            health,
+            cell(&backend["draining"]),
+        ]);
+    }
+    let mut buckets = Table::new(&["BUCKET", "OBJECTS", "BYTES"]);
+    for bucket in rows(&status["buckets"]) {
+        buckets.row(vec![cell(&bucket["name"]), cell(&bucket["objects"]), bytes(&bucket["bytes"])]);
+    }
+    let queues = &status["queues"];
+    let waiting = format!(
+        "waiting: {} cleanups, {} intents, {} uploads",
+        cell(&queues["cleanup"]),
+        cell(&queues["intents"]),
+        cell(&queues["uploads"])
+    );
+    let workers = workers::render(rows(&status["workers"]));
+    format!("{}\n{}\n{waiting}\n\n{workers}", backends.render(), buckets.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+    use serde_json::json;
+
+    #[test]
+    fn a_status_is_shown_for_people() {
+        let text = render(&json!({
+            "backends": [{"name": "disk", "used": 2048, "limit": null, "orphan": 0, "reserved": 0, "objects": null,
+                          "health": "frozen", "frozen": "wrong disk", "draining": false}],
+            "buckets": [{"name": "photos", "objects": 3, "bytes": 10}],
+            "queues": {"cleanup": 1, "intents": 2, "uploads": 3},
+            "workers": [{"name": "cleanup"}],
+        }));
+        for part in ["2.0 KiB", "frozen: wrong disk", "photos", "1 cleanups, 2 intents, 3 uploads", "cleanup"] {
+            assert!(text.contains(part), "{part} not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How the whole is: backends, buckets, queues, workers.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::AdminParts;
+use super::error::AdminError;
+
+/// How the whole is. Counts that are not known are null.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// This process.
+    pub instance: String,
+    /// The version of the program.
+    pub version: String,
+    /// Where bytes live.
+    pub backends: Vec<BackendStatus>,
+    /// Where objects are named.
+    pub buckets: Vec<BucketStatus>,
+    /// What waits.
+    pub queues: QueueStatus,
+    /// What happens by itself.
+    pub workers: Vec<Value>,
+}
+
+/// How a backend is; sizes in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendStatus {
+    /// Its name.
+    pub name: String,
+    /// Bytes in locations.
+    pub used: u64,
+    /// Bytes it may hold.
+    pub limit: Option<u64>,
+    /// Bytes that wait for cleanup.
+    pub orphan: u64,
+    /// Bytes reserved by open intents.
+    pub reserved: u64,
+    /// Locations on it.
+    pub objects: Option<u64>,
+    /// Whether it takes writes.
+    pub health: Health,
+    /// Why it takes no writes.
+    pub frozen: Option<String>,
+    /// Whether it is being emptied.
+    pub draining: bool,
+}
+
+/// Whether a backend takes writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// It does.
+    #[default]
+    Ok,
+    /// It does not, until it was reached or accepted.
+    Frozen,
+}
+
+/// How a bucket is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketStatus {
+    /// Its name.
+    pub name: String,
+    /// Objects in it.
+    pub objects: Option<u64>,
+    /// Their bytes.
+    pub bytes: Option<u64>,
+    /// Bytes that it did not have to store.
+    pub saved: Option<u64>,
+}
+
+/// How much waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Rows in the cleanup queue.
+    pub cleanup: u64,
+    /// Writes that were announced and not resolved.
+    pub intents: u64,
+    /// Multipart uploads that are open.
+    pub uploads: u64,
+}
+
+/// Answers with the status.
+pub async fn show(State(parts): State<AdminParts>) -> Result<Json<Status>, AdminError> {
+    let status = parts.status.status().await;
+    status.map(Json).map_err(|why| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "away", why))
+}

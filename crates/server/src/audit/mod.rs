@@ -1,0 +1,190 @@
+//! The audit trail: one JSON object a line, appended to a file of this instance.
+//!
+//! Requests do not wait for the disk: lines go to a bounded queue that one thread writes out. When
+//! the queue is full, those who wait can wait a moment for room; a line that is lost all the same
+//! is counted in `s3o_audit_dropped_total`, never passed over in silence.
+
+mod queue;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+use s3o_model::clock::{Clock, Timestamp};
+use s3o_workers::{RunObserver, RunReport};
+use serde::Serialize;
+use serde_json::json;
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+use queue::Queue;
+pub use tail::{Filter, InvalidSince};
+
+/// What an event belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause<'a> {
+    /// A request, by its identifier.
+    Request(&'a str),
+    /// A run of a worker, by its identifier.
+    Run(&'a str),
+    /// Nothing but the program itself.
+    Program,
+}
+
+#[derive(Serialize)]
+struct Line<'a, F> {
+    time: String,
+    event: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<&'a str>,
+    actor: &'a str,
+    #[serde(flatten)]
+    fields: &'a F,
+}
+
+#[derive(Serialize)]
+struct Run<'a> {
+    worker: &'a str,
+    outcome: &'a str,
+    items: &'a BTreeMap<&'static str, u64>,
+    started_at: &'a str,
+    error: Option<&'a str>,
+}
+
+impl<'a> Run<'a> {
+    fn of(run: &'a RunReport) -> Self {
+        let (outcome, error) = (run.outcome.as_str(), run.error.as_deref());
+        Self { worker: run.worker, outcome, items: &run.items, started_at: &run.started_at, error }
+    }
+}
+
+/// The audit trail of this instance.
+pub struct Audit {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    queue: Arc<Queue>,
+    dropped: Counter,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Audit {
+    /// Opens the file, and the folders above it, for appending.
+    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let file = writer::open(path)?;
+        let (queue, dropped) = (Arc::new(Queue::default()), Counter::default());
+        let (queue_of_writer, dropped_of_writer) = (Arc::clone(&queue), dropped.clone());
+        let writer = std::thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || writer::run(&queue_of_writer, file, &dropped_of_writer))?;
+        Ok(Self { path: path.to_owned(), clock, queue, dropped, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Shows how many lines were lost to whoever reads the metrics.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("s3o_audit_dropped", "Audit lines that could not be kept", self.dropped.clone());
+    }
+
+    /// Notes an event. It returns at once; see [`Audit::room`].
+    pub fn record(&self, event: &str, cause: Cause<'_>, actor: &str, fields: &impl Serialize) {
+        let (request_id, run_id) = match cause {
+            Cause::Request(id) => (Some(id), None),
+            Cause::Run(id) => (None, Some(id)),
+            Cause::Program => (None, None),
+        };
+        let line = Line { time: text_of(self.clock.now()), event, request_id, run_id, actor, fields };
+        let kept = serde_json::to_vec(&line).is_ok_and(|mut text| {
+            text.push(b'\n');
+            self.queue.push(&text)
+        });
+        if !kept {
+            self.dropped.inc();
+        }
+    }
+
+    /// Waits, a moment at most, until the queue has room: whoever can wait does so between events.
+    pub async fn room(&self) {
+        self.queue.room().await;
+    }
+
+    /// Notes a run of a worker that did something or did not end well.
+    pub fn worker_run(&self, run: &RunReport) {
+        if run.is_notable() {
+            self.record("worker.run", Cause::Run(&run.run_id), run.worker, &Run::of(run));
+        }
+    }
+
+    /// Notes that a backend takes no more writes, and why.
+    pub fn backend_frozen(&self, backend: &str, reason: &str) {
+        self.record("backend.frozen", Cause::Program, "identity", &json!({"backend": backend, "reason": reason}));
+    }
+
+    /// Notes that an operator took a backend for what it says it is.
+    pub fn backend_accepted(&self, backend: &str, cause: Cause<'_>) {
+        self.record("backend.accepted", cause, "admin", &json!({"backend": backend}));
+    }
+
+    /// Opens the file anew, for a rotation that moved it away; lines noted before go to the old one.
+    pub fn reopen(&self) -> io::Result<()> {
+        self.queue.switch_to(writer::open(&self.path)?);
+        Ok(())
+    }
+
+    /// Waits until everything noted so far was handed to the system.
+    pub fn flush(&self) {
+        self.queue.flush();
+    }
+
+    /// Writes out what is left and ends the writer; what is noted later is counted as lost.
+    pub fn close(&self) {
+        self.queue.close();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if writer.is_some_and(|writer| writer.join().is_err()) {
+            tracing::error!("the audit writer panicked");
+        }
+    }
+
+    /// The latest lines that a filter lets pass, newest last.
+    pub fn latest(&self, filter: &Filter) -> io::Result<Vec<serde_json::Value>> {
+        self.flush();
+        tail::read(&self.path, filter)
+    }
+}
+
+/// A moment in RFC 3339, always as long, so that lines sort by it as text.
+fn text_of(moment: Timestamp) -> String {
+    const FORMAT: &[BorrowedFormatItem<'_>] =
+        format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    let nanos = i128::from(moment.millis()) * 1_000_000;
+    let text = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok().and_then(|moment| moment.format(FORMAT).ok());
+    text.unwrap_or_else(|| moment.to_string())
+}
+
+impl RunObserver for Audit {
+    fn observed(&self, run: &RunReport) {
+        self.worker_run(run);
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

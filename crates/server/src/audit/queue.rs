@@ -1,0 +1,174 @@
+//! Lines on their way to the disk: bounded, in order, handed over in batches.
+
+use std::fs::File;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// From here on, those who can wait do.
+const WAIT_BYTES: usize = 4 << 20;
+/// Beyond this, lines are lost.
+const BYTES_MAX: usize = 16 << 20;
+/// How long lines are gathered before they are written, unless this many bytes came together.
+const GATHER: Duration = Duration::from_millis(50);
+const BATCH_BYTES: usize = 256 << 10;
+/// How long to wait for room.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long to wait for a disk that does not answer.
+const FLUSH_WAIT_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+struct State {
+    bytes: Vec<u8>,
+    lines: u64,
+    lines_pushed: u64,
+    lines_written: u64,
+    next_file: Option<File>,
+    hurry: bool,
+    closed: bool,
+}
+
+/// What the writer does next.
+pub(super) struct Batch {
+    /// Whole lines.
+    pub(super) bytes: Vec<u8>,
+    /// How many.
+    pub(super) lines: u64,
+    /// The file for all lines after these.
+    pub(super) next_file: Option<File>,
+}
+
+/// The queue.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Tells the writer.
+    work: Condvar,
+    /// Tells those who wait for the disk.
+    written: Condvar,
+    /// Tells those who wait for room.
+    freed: Notify,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a line; says whether it was kept.
+    pub(super) fn push(&self, line: &[u8]) -> bool {
+        let mut state = self.lock();
+        if state.closed || state.bytes.len() + line.len() > BYTES_MAX {
+            return false;
+        }
+        let before = state.bytes.len();
+        state.bytes.extend_from_slice(line);
+        state.lines += 1;
+        state.lines_pushed += 1;
+        // Waking the writer for every line would cost each request a switch of threads.
+        if before == 0 || (before < BATCH_BYTES && state.bytes.len() >= BATCH_BYTES) {
+            self.work.notify_one();
+        }
+        true
+    }
+
+    /// Waits, a moment at most, until there is room.
+    pub(super) async fn room(&self) {
+        let waiting = async {
+            loop {
+                let freed = self.freed.notified();
+                if self.lock().bytes.len() < WAIT_BYTES {
+                    return;
+                }
+                freed.await;
+            }
+        };
+        // Whether there is room in the end shows when the next line comes.
+        tokio::time::timeout(ROOM_WAIT_MAX, waiting).await.unwrap_or_default();
+    }
+
+    /// Lines pushed from now on go to another file.
+    pub(super) fn switch_to(&self, file: File) {
+        let mut state = self.lock();
+        state.next_file = Some(file);
+        state.hurry = true;
+        self.work.notify_one();
+    }
+
+    /// Waits until what was pushed before is written.
+    pub(super) fn flush(&self) {
+        let mut state = self.lock();
+        let (target, mut waited) = (state.lines_pushed, Duration::ZERO);
+        while state.lines_written < target && waited < FLUSH_WAIT_MAX {
+            state.hurry = true;
+            self.work.notify_one();
+            let woken = self.written.wait_timeout(state, GATHER);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            waited += GATHER;
+        }
+    }
+
+    /// Takes no more lines; the writer ends when it has written the last.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+
+    /// The next batch, or `None` when there will be no more.
+    pub(super) fn take(&self) -> Option<Batch> {
+        let idle = |state: &mut State| state.bytes.is_empty() && state.next_file.is_none() && !state.closed;
+        let state = self.work.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let gathering = |state: &mut State| !state.hurry && !state.closed && state.bytes.len() < BATCH_BYTES;
+        let gathered = self.work.wait_timeout_while(state, GATHER, gathering);
+        let mut state = gathered.unwrap_or_else(PoisonError::into_inner).0;
+        if state.closed && state.bytes.is_empty() {
+            return None;
+        }
+        state.hurry = false;
+        let batch = Batch {
+            bytes: std::mem::take(&mut state.bytes),
+            lines: std::mem::take(&mut state.lines),
+            next_file: state.next_file.take(),
+        };
+        drop(state);
+        self.freed.notify_waiters();
+        Some(batch)
+    }
+
+    /// A batch came to its end, written or lost.
+    pub(super) fn settle(&self, lines: u64) {
+        self.lock().lines_written += lines;
+        self.written.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES_MAX, Queue, WAIT_BYTES};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_makes_wait_and_then_refuses() {
+        let queue = Queue::default();
+        assert!(queue.push(&vec![b'x'; WAIT_BYTES]));
+        let began = tokio::time::Instant::now();
+        queue.room().await;
+        assert_eq!(began.elapsed(), super::ROOM_WAIT_MAX);
+        assert!(queue.push(b"those who cannot wait still find a place\n"));
+        assert!(!queue.push(&vec![b'x'; BYTES_MAX]));
+        let batch = queue.take().unwrap();
+        assert_eq!((batch.lines, batch.bytes.len()), (2, WAIT_BYTES + 41));
+        queue.room().await;
+        assert_eq!(began.elapsed(), super::ROOM_WAIT_MAX);
+    }
+
+    #[test]
+    fn a_closed_queue_hands_out_what_it_has_and_takes_nothing() {
+        let queue = Queue::default();
+        assert!(queue.push(b"a\n"));
+        queue.close();
+        assert!(!queue.push(b"b\n"));
+        assert_eq!(queue.take().unwrap().bytes, b"a\n");
+        assert!(queue.take().is_none());
+    }
+}

@@ -1,0 +1,175 @@
+//! Reads the end of an audit file: a bounded number of bytes, whatever the file's size.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// How far back a reading goes at most.
+const BYTES_MAX: u64 = 64 << 20;
+/// How much is read at a time.
+const BLOCK_BYTES: u64 = 256 << 10;
+
+/// A moment that is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a moment such as 2026-01-31T12:00:00Z")]
+pub struct InvalidSince(String);
+
+/// Which lines are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// The event; a `*` at the end stands for any text, and none for every event.
+    pub event: Option<String>,
+    /// The earliest moment.
+    since: Option<OffsetDateTime>,
+    /// How many lines, counted from the newest.
+    pub limit: usize,
+}
+
+impl Filter {
+    /// The newest lines, this many.
+    #[must_use]
+    pub fn newest(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Only lines from this moment on, in RFC 3339.
+    pub fn since(mut self, moment: &str) -> Result<Self, InvalidSince> {
+        let parsed = OffsetDateTime::parse(moment, &Rfc3339).map_err(|_| InvalidSince(moment.to_owned()))?;
+        self.since = Some(parsed);
+        Ok(self)
+    }
+
+    fn wants(&self, line: &Value) -> bool {
+        let event = line["event"].as_str().unwrap_or_default();
+        self.event.as_deref().is_none_or(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => event.starts_with(start),
+            None => event == pattern,
+        })
+    }
+
+    /// Lines stand in the order of time, but for the moment it takes to queue them.
+    fn is_too_early(&self, line: &Value) -> bool {
+        let Some(since) = self.since else { return false };
+        let moment = line["time"].as_str().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
+        moment.is_some_and(|moment| moment < since)
+    }
+}
+
+/// The newest lines of a file that the filter lets pass, newest last. What is no JSON is no line.
+pub(super) fn read(path: &Path, filter: &Filter) -> io::Result<Vec<Value>> {
+    let mut file = File::open(path)?;
+    let mut end = file.seek(SeekFrom::End(0))?;
+    let stop = end.saturating_sub(BYTES_MAX);
+    let mut found = Vec::new();
+    // The beginning of a line whose end was read already.
+    let mut rest = Vec::new();
+    while end > stop && found.len() < filter.limit {
+        let start = end.saturating_sub(BLOCK_BYTES).max(stop);
+        let mut block = vec![0; usize::try_from(end - start).unwrap_or_default()];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut block)?;
+        block.append(&mut rest);
+        let whole =
+            if start == 0 { 0 } else { block.iter().position(|byte| *byte == b'\n').map_or(block.len(), |at| at + 1) };
+        if take(&block[whole..], filter, &mut found) {
+            break;
+        }
+        block.truncate(whole);
+        rest = block;
+        end = start;
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// Takes lines from the last to the first; says whether the rest is too early.
+fn take(block: &[u8], filter: &Filter, found: &mut Vec<Value>) -> bool {
+    for line in block.rsplit(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        if found.len() >= filter.limit {
+            return true;
+        }
+        let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
+        if filter.is_too_early(&line) {
+            return true;
+        }
+        if filter.wants(&line) {
+            found.push(line);
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK_BYTES, Filter, read};
+    use serde_json::json;
+
+    fn file(lines: impl Iterator<Item = String>) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), lines.map(|line| line + "\n").collect::<String>()).unwrap();
+        file
+    }
+
+    fn numbered(count: usize) -> tempfile::NamedTempFile {
+        file((0..count).map(|n| {
+            let event = if n % 2 == 0 { "s3.PutObject" } else { "worker.run" };
+            let time = format!("2026-01-01T00:{:02}:{:02}Z", n / 60 % 60, n % 60);
+            json!({"time": time, "event": event, "n": n, "pad": "x".repeat(100)}).to_string()
+        }))
+    }
+
+    fn numbers(file: &tempfile::NamedTempFile, filter: &Filter) -> Vec<u64> {
+        read(file.path(), filter).unwrap().iter().map(|line| line["n"].as_u64().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_newest_come_last() {
+        let file = numbered(10);
+        assert_eq!(numbers(&file, &Filter::newest(3)), [7, 8, 9]);
+        assert_eq!(numbers(&file, &Filter::newest(100)).len(), 10);
+        assert!(numbers(&file, &Filter::newest(0)).is_empty());
+    }
+
+    #[test]
+    fn lines_across_blocks_are_whole() {
+        let count = usize::try_from(BLOCK_BYTES).unwrap() * 3 / 100;
+        let found = numbers(&numbered(count), &Filter::newest(usize::MAX));
+        assert!(found.into_iter().eq(0..count as u64));
+    }
+
+    #[test]
+    fn one_long_line_is_found_across_blocks() {
+        let long = "x".repeat(usize::try_from(BLOCK_BYTES).unwrap() * 3);
+        let file =
+            file([json!({"n": 1}), json!({"n": 2, "long": long}), json!({"n": 3})].iter().map(ToString::to_string));
+        assert_eq!(numbers(&file, &Filter::newest(10)), [1, 2, 3]);
+    }
+
+    #[test]
+    fn events_are_chosen_exactly_or_by_their_beginning() {
+        let file = numbered(6);
+        let by = |event: &str| Filter { event: Some(event.into()), ..Filter::newest(2) };
+        assert_eq!(numbers(&file, &by("s3.PutObject")), [2, 4]);
+        assert_eq!(numbers(&file, &by("worker.*")), [3, 5]);
+        assert_eq!(numbers(&file, &by("*")), [4, 5]);
+        assert!(numbers(&file, &by("s3")).is_empty());
+    }
+
+    #[test]
+    fn a_moment_bounds_the_reading() {
+        let file = numbered(10);
+        let since = Filter::newest(100).since("2026-01-01T00:00:07Z").unwrap();
+        assert_eq!(numbers(&file, &since), [7, 8, 9]);
+        assert!(Filter::newest(1).since("yesterday").is_err());
+    }
+
+    #[test]
+    fn torn_lines_are_passed_over() {
+        let file = file(["{\"n\": 1}", "{\"n\": 2, \"half", "", "{\"n\": 3}"].iter().map(ToString::to_string));
+        assert_eq!(numbers(&file, &Filter::newest(10)), [1, 3]);
+    }
+}

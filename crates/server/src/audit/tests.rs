@@ -1,0 +1,139 @@
+//! The audit trail on a real file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use s3o_model::clock::{SystemClock, Timestamp};
+use s3o_workers::{Outcome, RunObserver as _, RunReport};
+use serde_json::{Value, json};
+
+use super::{Audit, Cause, Filter, text_of};
+
+fn open(path: &Path) -> Audit {
+    Audit::open(path, Arc::new(SystemClock)).unwrap()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_line_says_when_what_and_who() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/audit.jsonl");
+    let audit = open(&path);
+    audit.record("s3.PutObject", Cause::Request("ID"), "app", &json!({"bucket": "b", "status": 200}));
+    audit.record("config.reloaded", Cause::Program, "program", &json!({}));
+    audit.flush();
+    let found = lines(&path);
+    assert_eq!(found[0]["event"], "s3.PutObject");
+    assert_eq!(found[0]["request_id"], "ID");
+    assert_eq!(found[0]["actor"], "app");
+    assert_eq!(found[0]["status"], 200);
+    assert!(found[0]["time"].as_str().unwrap().ends_with('Z'), "{found:?}");
+    assert!(found[0].get("run_id").is_none() && found[1].get("request_id").is_none());
+}
+
+#[test]
+fn moments_sort_as_text() {
+    let text = |millis| text_of(Timestamp::from_millis(millis));
+    assert_eq!(text(1_767_225_600_000), "2026-01-01T00:00:00.000Z");
+    assert_eq!(text(1_767_225_600_110), "2026-01-01T00:00:00.110Z");
+}
+
+#[test]
+fn runs_that_did_nothing_leave_no_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let audit = open(&path);
+    let run = RunReport {
+        worker: "cleanup",
+        run_id: "r".into(),
+        outcome: Outcome::Ok,
+        items: BTreeMap::new(),
+        started_at: "2026-01-01T00:00:00Z".into(),
+        finished_at: "2026-01-01T00:00:01Z".into(),
+        error: None,
+        holder: None,
+    };
+    audit.observed(&run);
+    audit.observed(&RunReport { outcome: Outcome::Skipped, ..run.clone() });
+    audit.observed(&RunReport { items: BTreeMap::from([("success", 2)]), ..run.clone() });
+    audit.observed(&RunReport { outcome: Outcome::Error, error: Some("away".into()), ..run });
+    audit.close();
+    let found = lines(&path);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found[0]["items"]["success"], 2);
+    assert_eq!((&found[1]["run_id"], &found[1]["error"]), (&json!("r"), &json!("away")));
+}
+
+#[test]
+fn lines_noted_by_many_at_once_are_all_there_after_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let audit = Arc::new(open(&path));
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let audit = Arc::clone(&audit);
+            std::thread::spawn(move || {
+                for n in 0..1000 {
+                    audit.record("test", Cause::Program, "test", &json!({"n": thread * 1000 + n}));
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    audit.close();
+    let mut found: Vec<_> = lines(&path).iter().map(|line| line["n"].as_u64().unwrap()).collect();
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..4000));
+    assert_eq!(audit.dropped.get(), 0);
+}
+
+#[test]
+fn what_comes_after_the_end_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = open(&folder.path().join("audit.jsonl"));
+    audit.close();
+    audit.record("test", Cause::Program, "test", &json!({}));
+    assert_eq!(audit.dropped.get(), 1);
+}
+
+#[test]
+fn a_disk_without_room_is_counted() {
+    let audit = open(Path::new("/dev/full"));
+    audit.record("test", Cause::Program, "test", &json!({}));
+    audit.flush();
+    assert_eq!(audit.dropped.get(), 1);
+}
+
+#[test]
+fn a_rotated_file_is_opened_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("audit.jsonl"), folder.path().join("audit.1"));
+    let audit = open(&path);
+    audit.record("before", Cause::Program, "test", &json!({}));
+    std::fs::rename(&path, &moved).unwrap();
+    audit.reopen().unwrap();
+    audit.flush();
+    audit.record("after", Cause::Program, "test", &json!({}));
+    let latest = audit.latest(&Filter::newest(10)).unwrap();
+    assert_eq!(latest.len(), 1, "{latest:?}");
+    assert_eq!(latest[0]["event"], "after");
+    assert_eq!(lines(&moved)[0]["event"], "before");
+}
+
+#[test]
+fn a_line_cut_short_by_a_crash_spoils_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    std::fs::write(&path, "{\"event\": \"cut").unwrap();
+    let audit = open(&path);
+    audit.record("whole", Cause::Program, "test", &json!({}));
+    let latest = audit.latest(&Filter::newest(10)).unwrap();
+    assert_eq!(latest.len(), 1);
+    assert_eq!(latest[0]["event"], "whole");
+}

@@ -1,0 +1,242 @@
+//! One run: the lock, the ticks, and what is recorded of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use s3o_catalog::{Lock, Locked, RunRow, WorkerState};
+use s3o_model::clock::Timestamp;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout};
+
+use super::{Room, Slot};
+use crate::report::{Outcome, Report, RunReport};
+use crate::{Error, Kind};
+
+/// How long one run may go on while full batches come back.
+const RUN_BUDGET: Duration = Duration::from_mins(1);
+/// How long runs are remembered.
+const HISTORY_KEPT: Duration = Duration::from_hours(30 * 24);
+/// How many runs of one worker are remembered.
+const HISTORY_ROWS_MAX: usize = 10_000;
+/// After how many recorded runs old ones are forgotten.
+const FORGET_EVERY: u32 = 64;
+
+/// Why there is a run.
+pub(super) enum Asked<'a> {
+    /// It was its time; where the worker stood.
+    BySchedule(Option<&'a WorkerState>),
+    /// Somebody wants it.
+    ByHand,
+}
+
+/// A run that has ended.
+pub(super) struct Ended {
+    pub report: RunReport,
+    /// Whether its budget was spent before its work was.
+    pub unfinished: bool,
+}
+
+/// What a run came to.
+struct Came {
+    outcome: Outcome,
+    work: Report,
+    error: Option<String>,
+    holder: Option<String>,
+}
+
+/// Why ticking ended early.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Tick(#[from] Error),
+    #[error("a tick took longer than {0:?}")]
+    TooLong(Duration),
+    #[error("the lock was lost")]
+    LockLost,
+}
+
+impl Room {
+    /// Runs a worker whose turn it is, and records it.
+    pub(super) async fn run(self: &Arc<Self>, slot: &Arc<Slot>, asked: Asked<'_>) -> Ended {
+        let started_at = self.parts.clock.now();
+        let run_id = self.ids.fresh().as_simple().to_string();
+        // Held until the run is recorded, so that whoever gets it next knows of this run.
+        let (lock, result) = match self.lock(slot).await {
+            Ok(Some(Locked::By(holder))) => (None, Came::skipped(holder)),
+            Ok(Some(Locked::Held(lock))) => {
+                let lock = Arc::new(lock);
+                (Some(Arc::clone(&lock)), self.work(slot, Some(lock)).await)
+            }
+            Ok(None) => (None, self.work(slot, None).await),
+            Err(error) => (None, Came::failed(&error)),
+        };
+        let Came { outcome, work, error, holder } = result;
+        let finished_at = self.parts.clock.now();
+        let report = RunReport {
+            worker: slot.name(),
+            run_id,
+            outcome,
+            items: work.items.clone(),
+            started_at: started_at.to_string(),
+            finished_at: finished_at.to_string(),
+            error,
+            holder,
+        };
+        slot.count(outcome);
+        self.metrics.ran(&report, &work);
+        if outcome == Outcome::Ok {
+            self.metrics.succeeded(slot.name(), finished_at);
+        }
+        self.record(slot, &report, (started_at, finished_at), &asked).await;
+        drop(lock);
+        Ended { report, unfinished: work.more }
+    }
+
+    /// What is said of a run that ended by a fault outside its ticks.
+    pub(super) fn cut_off(&self, worker: &'static str, error: &JoinError) -> RunReport {
+        tracing::error!(worker, %error, "worker run was cut off");
+        let now = self.parts.clock.now().to_string();
+        RunReport {
+            worker,
+            run_id: self.ids.fresh().as_simple().to_string(),
+            outcome: Outcome::Panicked,
+            items: BTreeMap::new(),
+            started_at: now.clone(),
+            finished_at: now,
+            error: Some(error.to_string()),
+            holder: None,
+        }
+    }
+
+    async fn lock(&self, slot: &Slot) -> Result<Option<Locked>, Error> {
+        match slot.schedule().kind {
+            Kind::PerInstance | Kind::Shared => Ok(None),
+            Kind::Locked => Ok(Some(self.parts.locks.try_lock(slot.name()).await?)),
+        }
+    }
+
+    async fn work(self: &Arc<Self>, slot: &Arc<Slot>, lock: Option<Arc<Lock>>) -> Came {
+        let progress = Arc::new(Mutex::default());
+        // A task of its own: a panic ends the run, not the runner; dropping the set ends the task.
+        let mut task = JoinSet::new();
+        task.spawn(ticks(Arc::clone(self), Arc::clone(slot), lock, Arc::clone(&progress)));
+        let (outcome, error) = match task.join_next().await {
+            Some(Ok(Ok(()))) | None => (Outcome::Ok, None),
+            Some(Ok(Err(fault))) => (Outcome::Error, Some(fault.to_string())),
+            Some(Err(panic)) => (Outcome::Panicked, Some(panic.to_string())),
+        };
+        let work = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
+        Came { outcome, work, error, holder: None }
+    }
+
+    async fn record(
+        &self,
+        slot: &Slot,
+        report: &RunReport,
+        (started_at, finished_at): (Timestamp, Timestamp),
+        asked: &Asked<'_>,
+    ) {
+        let (worker, run_id) = (report.worker, &report.run_id);
+        match (&report.error, report.outcome) {
+            (Some(error), _) => tracing::warn!(worker, run_id, error, "worker run failed"),
+            (None, Outcome::Skipped) => tracing::debug!(worker, run_id, holder = report.holder, "worker run skipped"),
+            (None, _) if !report.items.is_empty() => {
+                tracing::info!(worker, run_id, items = ?report.items, "worker run");
+            }
+            (None, _) => {}
+        }
+        slot.seen(|seen| seen.last_run = Some(report.clone()));
+        let runs = &self.parts.runs;
+        let written = match asked {
+            Asked::BySchedule(state) if !report.is_notable() => {
+                if report.outcome == Outcome::Ok && slot.schedule().is_note_due(*state) {
+                    runs.note_run(worker, finished_at.since(started_at)).await
+                } else {
+                    Ok(())
+                }
+            }
+            Asked::BySchedule(_) | Asked::ByHand => {
+                let row = row(report, (started_at, finished_at), self.parts.instance.to_string());
+                self.keep(slot, &row).await
+            }
+        };
+        if let Err(error) = written {
+            tracing::warn!(worker, run_id, %error, "worker run not recorded");
+        }
+        if report.is_notable() {
+            self.parts.observer.observed(report);
+        }
+    }
+
+    async fn keep(&self, slot: &Slot, row: &RunRow) -> Result<(), s3o_catalog::Error> {
+        self.parts.runs.record_run(row).await?;
+        if slot.recorded.fetch_add(1, Ordering::Relaxed).is_multiple_of(FORGET_EVERY) {
+            self.parts.runs.forget_runs(slot.name(), HISTORY_KEPT, HISTORY_ROWS_MAX).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    fn count(&self, outcome: Outcome) {
+        match outcome {
+            Outcome::Ok => self.failures.store(0, Ordering::Relaxed),
+            Outcome::Error | Outcome::Panicked => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+            }
+            Outcome::Skipped => {}
+        }
+    }
+}
+
+impl Came {
+    fn skipped(holder: String) -> Self {
+        Self { outcome: Outcome::Skipped, work: Report::default(), error: None, holder: Some(holder) }
+    }
+
+    fn failed(error: &Error) -> Self {
+        Self { outcome: Outcome::Error, work: Report::default(), error: Some(error.to_string()), holder: None }
+    }
+}
+
+fn row(report: &RunReport, (started_at, finished_at): (Timestamp, Timestamp), instance: String) -> RunRow {
+    RunRow {
+        run_id: report.run_id.clone(),
+        worker: report.worker.to_owned(),
+        instance,
+        started_at,
+        finished_at,
+        outcome: report.outcome.as_str().to_owned(),
+        items: report.items.iter().map(|(outcome, count)| ((*outcome).to_owned(), *count)).collect(),
+        error: report.error.clone().or_else(|| report.holder.as_ref().map(|holder| format!("held by {holder}"))),
+    }
+}
+
+/// Ticks until a batch comes back short, a tick fails, the budget is spent, or the process stops.
+/// What was done is in `progress` whatever happens.
+async fn ticks(
+    room: Arc<Room>,
+    slot: Arc<Slot>,
+    lock: Option<Arc<Lock>>,
+    progress: Arc<Mutex<Report>>,
+) -> Result<(), Fault> {
+    let started = Instant::now();
+    let schedule = slot.schedule();
+    loop {
+        // Between ticks others get their turn.
+        let permit = room.parts.budget.background(schedule.kind).await;
+        if lock.as_ref().is_some_and(|lock| lock.is_lost()) {
+            return Err(Fault::LockLost);
+        }
+        let ticked = timeout(schedule.deadline, slot.scheduled.worker.tick()).await;
+        drop(permit);
+        let report = ticked.map_err(|_| Fault::TooLong(schedule.deadline))??;
+        let more = report.more;
+        progress.lock().unwrap_or_else(PoisonError::into_inner).absorb(report);
+        if !more || started.elapsed() > RUN_BUDGET || room.stopping.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+    }
+}

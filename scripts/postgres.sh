@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# A throw-away PostgreSQL: `postgres.sh start FOLDER` makes one in FOLDER, on a free port of the loopback address, and
+# prints its URL; `postgres.sh stop FOLDER` ends it as a crash would, and `restart` starts it again. As root it runs under the user postgres, since initdb refuses root.
+set -euo pipefail
+
+folder="$2"
+programs="$(compgen -G "/usr/lib/postgresql/*/bin" | sort -V | tail -n 1 || true)"
+export PATH="${programs:+$programs:}$PATH"
+
+as_owner() {
+    if [ "$(id -u)" -eq 0 ]; then
+        # The folder of the caller may be closed to the user postgres.
+        (cd / && setpriv --reuid postgres --regid postgres --clear-groups env PATH="$PATH" "$@")
+    else
+        "$@"
+    fi
+}
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+start() {
+    mkdir -p "$folder"
+    [ "$(id -u)" -ne 0 ] || chown postgres "$folder"
+    chmod 755 "$folder"
+    local port
+    port="$(free_port)"
+    as_owner initdb -D "$folder/data" -U postgres -A trust -E UTF8 --locale=C >"$folder/initdb.log"
+    printf '%s\n' "port = $port" "unix_socket_directories = '$folder'" "listen_addresses = '127.0.0.1'" \
+        "max_connections = 300" >"$folder/extra.conf"
+    as_owner tee -a "$folder/data/postgresql.conf" <"$folder/extra.conf" >/dev/null
+    restart
+    echo "postgres://postgres@127.0.0.1:$port/postgres"
+}
+
+restart() {
+    as_owner pg_ctl -D "$folder/data" -l "$folder/log" -w start >/dev/null
+}
+
+case "$1" in
+    start) start ;;
+    restart) restart ;;
+    stop) as_owner pg_ctl -D "$folder/data" -m immediate stop >/dev/null ;;
+    *) echo "usage: $0 start|stop|restart FOLDER" >&2; exit 2 ;;
+esac

@@ -1,0 +1,61 @@
+"""Where a server under test keeps its catalog: a file of its own, or a fresh database of a real PostgreSQL."""
+
+import os
+import sqlite3
+import subprocess
+import uuid
+from pathlib import Path
+
+import psycopg
+import pytest
+
+
+class SqliteCatalog:
+    """A catalog in a file that one server owns."""
+
+    def __init__(self, path):
+        self.path, self.url = path, f"sqlite:{path}"
+
+    def rows(self, sql):
+        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=10)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+
+class OwnPostgres:
+    """A PostgreSQL that one test may stop and start."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.url = self._run("start")
+
+    def _run(self, command, *arguments):
+        script = Path(__file__).parents[2] / "scripts" / "postgres.sh"
+        done = subprocess.run([script, command, self.folder, *arguments], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def stop(self):
+        """At once, as a crash would."""
+        self._run("stop")
+
+    def restart(self):
+        self._run("restart")
+
+
+class PostgresCatalog:
+    """A catalog in a database that any number of servers share."""
+
+    def __init__(self, server=None):
+        server = server or os.environ.get("S3O_TEST_POSTGRES_URL")
+        if not server:
+            pytest.fail("S3O_TEST_POSTGRES_URL names no server: run through make test")
+        name = f"s3o_{uuid.uuid4().hex}"
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        self.url = f"{server.rsplit('/', 1)[0]}/{name}"
+
+    def rows(self, sql):
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(sql).fetchall()

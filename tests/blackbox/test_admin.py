@@ -1,0 +1,211 @@
+"""The admin API and the commands that ask it: the token, status, workers, the audit trail, the log level."""
+
+import json
+import os
+import subprocess
+import urllib.request
+from urllib.error import HTTPError
+
+import pytest
+
+from polling import eventually
+from running import ADMIN_TOKEN, binary
+
+COMMAND_SECONDS = 60
+WORKERS = {"cleanup", "pending_reaper", "identity"}
+
+
+@pytest.fixture
+def server(own_server):
+    return own_server().start()
+
+
+def ask(server, method, path, body=None, token=ADMIN_TOKEN):
+    """Status and JSON of one request to the admin API."""
+    url = f"http://127.0.0.1:{server.admin_port}/admin/api{path}"
+    request = urllib.request.Request(url, method=method, data=body and body.encode())
+    if token:
+        request.add_header("X-Admin-Token", token)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            assert response.headers["x-request-id"]
+            return response.status, json.loads(response.read())
+    except HTTPError as refusal:
+        return refusal.code, json.loads(refusal.read())
+
+
+def command(server, *arguments, token=ADMIN_TOKEN, url=None):
+    """Runs a client command against the server."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("S3O_ADMIN")}
+    environment["S3O_ADMIN_URL"] = url or f"http://127.0.0.1:{server.admin_port}"
+    if token:
+        environment["S3O_ADMIN_TOKEN"] = token
+    return subprocess.run(
+        [binary(), *arguments], env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS
+    )
+
+
+QUESTIONS = [
+    ("GET", "/status"),
+    ("GET", "/workers"),
+    ("POST", "/workers/cleanup/run"),
+    ("POST", "/workers/cleanup/pause"),
+    ("POST", "/workers/cleanup/resume"),
+    ("POST", "/backends/disk/accept"),
+    ("GET", "/audit"),
+    ("GET", "/log-level"),
+    ("PUT", "/log-level"),
+]
+
+
+class TestApi:
+    def test_everything_needs_the_token(self, server):
+        for method, path in QUESTIONS:
+            for token in (None, "wrong"):
+                status, body = ask(server, method, path, token=token)
+                assert (status, body["error"]["code"]) == (401, "unauthorized"), path
+        status, body = ask(server, "GET", "/audit?event=admin.*")
+        assert {line["event"] for line in body["items"]} == {"admin.AuthFailure"}
+        assert len(body["items"]) == 2 * len(QUESTIONS)
+
+    def test_what_is_not_there_is_told(self, server):
+        for verb in ("run", "pause", "resume"):
+            status, body = ask(server, "POST", f"/workers/nobody/{verb}")
+            assert (status, body["error"]["code"]) == (404, "no_such_worker")
+        status, body = ask(server, "POST", "/backends/nowhere/accept")
+        assert (status, body["error"]["code"]) == (404, "no_such_backend")
+        assert ask(server, "GET", "/nothing")[0] == 404
+        assert ask(server, "DELETE", "/status")[0] == 405
+
+    def test_status(self, server):
+        s3 = server.s3()
+        s3.create_bucket(Bucket="shown")
+        s3.put_object(Bucket="shown", Key="object", Body=b"12345")
+        s3.create_multipart_upload(Bucket="shown", Key="open")
+        status, body = ask(server, "GET", "/status")
+        assert status == 200
+        (disk,) = body["backends"]
+        assert (disk["name"], disk["used"], disk["limit"], disk["orphan"]) == ("disk", 5, None, 0)
+        assert (disk["health"], disk["frozen"], disk["draining"]) == ("ok", None, False)
+        assert "reserved" in disk and "objects" in disk
+        assert [bucket["name"] for bucket in body["buckets"]] == ["shown"]
+        assert body["queues"]["uploads"] == 1
+        assert {worker["name"] for worker in body["workers"]} >= WORKERS
+
+    def test_workers_come_in_pages(self, server):
+        status, body = ask(server, "GET", "/workers")
+        names = [worker["name"] for worker in body["items"]]
+        assert status == 200 and body["next"] is None
+        assert names == sorted(names) and set(names) >= WORKERS
+        paged, after = [], ""
+        while after is not None:
+            page = ask(server, "GET", f"/workers?limit=1&after={after}")[1]
+            paged += [worker["name"] for worker in page["items"]]
+            after = page["next"]
+        assert paged == names
+        assert ask(server, "GET", "/workers?limit=many")[0] == 400
+
+    def test_a_worker_is_paused_and_resumed(self, server):
+        def paused():
+            items = ask(server, "GET", "/workers")[1]["items"]
+            return {worker["name"] for worker in items if worker["paused"]}
+
+        assert paused() == set()
+        assert ask(server, "POST", "/workers/cleanup/pause") == (200, {"worker": "cleanup", "paused": True})
+        assert paused() == {"cleanup"}
+        assert server.run_worker("cleanup")["outcome"] == "ok", "asked for, it runs although it is paused"
+        server.stop()
+        server.start()
+        assert paused() == {"cleanup"}, "a pause outlives a restart"
+        assert ask(server, "POST", "/workers/cleanup/resume") == (200, {"worker": "cleanup", "paused": False})
+        assert paused() == set()
+        events = [line["event"] for line in ask(server, "GET", "/audit?event=admin.*")[1]["items"]]
+        assert events == ["admin.workers.pause", "admin.workers.run", "admin.workers.resume"]
+
+    def test_the_audit_trail_is_filtered(self, server):
+        s3 = server.s3()
+        s3.create_bucket(Bucket="trail")
+        for number in range(5):
+            s3.put_object(Bucket="trail", Key=f"{number}", Body=b"x")
+        status, body = ask(server, "GET", "/audit?event=s3.PutObject&limit=3")
+        assert status == 200
+        assert [line["key"] for line in body["items"]] == ["2", "3", "4"], "the newest, newest last"
+        events = [line["event"] for line in ask(server, "GET", "/audit?event=s3.*")[1]["items"]]
+        assert events == ["s3.CreateBucket", *["s3.PutObject"] * 5]
+        third = ask(server, "GET", "/audit?event=s3.PutObject")[1]["items"][2]["time"]
+        since = ask(server, "GET", f"/audit?event=s3.PutObject&since={third}")[1]["items"]
+        assert [line["key"] for line in since][-1] == "4" and all(line["time"] >= third for line in since)
+        assert ask(server, "GET", "/audit?since=2999-01-01T00:00:00Z")[1]["items"] == []
+        assert ask(server, "GET", "/audit?since=yesterday")[0] == 400
+
+    def test_the_log_level_changes_while_it_runs(self, server):
+        assert ask(server, "GET", "/log-level") == (200, {"level": "info"})
+        assert ask(server, "PUT", "/log-level", '{"level": "debug"}') == (200, {"level": "debug"})
+        answer = server.s3().list_buckets()
+        request_id = answer["ResponseMetadata"]["RequestId"]
+        eventually(lambda: request_id in server.log(), 5, message="the request is not in the log")
+        assert ask(server, "PUT", "/log-level", "warn") == (200, {"level": "warn"})
+        quiet = server.s3().list_buckets()["ResponseMetadata"]["RequestId"]
+        assert quiet not in server.log()
+        for level in ("loud", "{}", "s3o_engine=loud", ""):
+            status, body = ask(server, "PUT", "/log-level", level or " ")
+            assert (status, body["error"]["code"]) == (400, "invalid_level"), level
+        assert ask(server, "GET", "/log-level") == (200, {"level": "warn"})
+
+    def test_log_lines_can_be_json(self, own_server, monkeypatch):
+        monkeypatch.setenv("S3O_LOG_FORMAT", "json")
+        monkeypatch.setenv("S3O_LOG", "debug")
+        server = own_server("json").start()
+        request_id = server.s3().list_buckets()["ResponseMetadata"]["RequestId"]
+
+        def line():
+            found = [json.loads(text) for text in server.log().splitlines() if text.startswith("{")]
+            return [entry for entry in found if entry.get("request_id") == request_id]
+
+        (entry,) = eventually(line, 5)
+        assert (entry["message"], entry["operation"], entry["status"]) == ("s3 request", "ListBuckets", 200)
+
+
+class TestCommands:
+    def test_status(self, server):
+        server.s3().create_bucket(Bucket="shown")
+        shown = command(server, "status")
+        assert shown.returncode == 0, shown.stderr
+        for word in ("disk", "shown", "cleanup", "waiting:"):
+            assert word in shown.stdout, shown.stdout
+        as_json = command(server, "status", "--json")
+        assert json.loads(as_json.stdout)["backends"][0]["name"] == "disk"
+
+    def test_workers(self, server):
+        listed = command(server, "workers")
+        assert listed.returncode == 0 and all(name in listed.stdout for name in WORKERS), listed
+        ran = command(server, "workers", "run", "cleanup")
+        assert ran.returncode == 0 and "cleanup: ok" in ran.stdout, ran
+        assert json.loads(command(server, "workers", "run", "cleanup", "--json").stdout)["outcome"] == "ok"
+        assert command(server, "workers", "pause", "cleanup").returncode == 0
+        items = json.loads(command(server, "workers", "--json").stdout)["items"]
+        assert [worker["name"] for worker in items if worker["paused"]] == ["cleanup"]
+        assert command(server, "workers", "resume", "cleanup").returncode == 0
+
+    def test_backend_accept(self, server):
+        accepted = command(server, "backend", "accept", "disk")
+        assert (accepted.returncode, accepted.stdout) == (0, "disk: accepted\n"), accepted
+        events = [line["event"] for line in ask(server, "GET", "/audit")[1]["items"]]
+        assert events[-2:] == ["backend.accepted", "admin.backends.accept"]
+
+    def test_what_failed_exits_with_1(self, server):
+        for arguments in (("workers", "run", "nobody"), ("backend", "accept", "nowhere")):
+            failed = command(server, *arguments)
+            assert failed.returncode == 1 and failed.stderr.startswith("s3o: "), failed
+        assert command(server, "status", token="wrong").returncode == 1
+        assert command(server, "status", url="http://127.0.0.1:1").returncode == 1
+
+    def test_bad_usage_exits_with_2(self, server):
+        assert command(server, "status", token=None).returncode == 2
+        assert command(server, "status", url="ftp://host").returncode == 2
+        assert command(server, "workers", "stop", "cleanup").returncode == 2
+        assert command(server, "workers", "run").returncode == 2
+
+    def test_the_token_does_not_show(self, server):
+        for output in (command(server, "status", "--help"), command(server, "status", token="hidden-token")):
+            assert "hidden-token" not in output.stdout + output.stderr

@@ -1,0 +1,91 @@
+"""A database that crashes under load: requests fail while it is away, and nothing acknowledged is lost."""
+
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from catalogs import OwnPostgres, PostgresCatalog
+from facts import body_of
+from polling import eventually
+from rest import QUICK, settle
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
+
+CRASHES = 3
+WRITERS = 6
+
+
+@pytest.fixture
+def database():
+    # Below /tmp itself: the server may run as a user who cannot look into the folders of the test.
+    with tempfile.TemporaryDirectory(prefix="s3o-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        server = OwnPostgres(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+class Writer(threading.Thread):
+    """Writes one key after the other, by turns through each server, and remembers what it was told."""
+
+    def __init__(self, number, servers, ending):
+        super().__init__(daemon=True)
+        self.number, self.ending = number, ending
+        self.raws = [server.raw() for server in servers]
+        self.acknowledged, self.statuses = [], set()
+
+    def run(self):
+        count = 0
+        while not self.ending.is_set():
+            count += 1
+            key = f"{self.number}/{count}"
+            try:
+                answer = self.raws[count % len(self.raws)].request("PUT", f"/bucket/{key}", body=body_of(700, key))
+            except OSError:
+                continue
+            self.statuses.add(answer.status)
+            if answer.status == 200:
+                self.acknowledged.append(key)
+
+
+def test_a_database_that_crashes_under_load_loses_nothing(own_server, database):
+    catalog = PostgresCatalog(database.url)
+    patient = {"pending_intents": {"min_age": "3s", "reaper_tick": "100ms", "late_write_window": "300ms"}}
+    settings = {**QUICK, "write_path": patient}
+    first = own_server(name="one", settings=settings, catalog=catalog).start()
+    second = own_server(name="two", settings=settings, catalog=catalog, backend=first.config["backends"][0]).start()
+    first.s3().create_bucket(Bucket="bucket")
+    ending = threading.Event()
+    writers = [Writer(number, (first, second), ending) for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    for _ in range(CRASHES):
+        before = sum(len(writer.acknowledged) for writer in writers)
+        eventually(lambda: sum(len(writer.acknowledged) for writer in writers) > before + 20, 30)
+        database.stop()
+        refusal = eventually(lambda: refused(first), 20, message="requests go on without a database")
+        assert refusal == "ServiceUnavailable"
+        database.restart()
+        eventually(lambda: not refused(first) and not refused(second), 30, message="an instance did not recover")
+    ending.set()
+    for writer in writers:
+        writer.join(60)
+    acknowledged = [key for writer in writers for key in writer.acknowledged]
+    statuses = set().union(*(writer.statuses for writer in writers))
+    print(f"{CRASHES} crashes, {len(acknowledged)} acknowledged writes, statuses {sorted(statuses)}")
+    assert statuses <= {200, 503}, statuses
+    settle(first)
+    for key in acknowledged:
+        assert second.raw().request("GET", f"/bucket/{key}").body == body_of(700, key), key
+
+
+def refused(server):
+    """The code of the refusal, or None where the server answers."""
+    answer = server.raw().request("HEAD", "/bucket")
+    if answer.status == 200:
+        return None
+    return server.raw().request("GET", "/bucket").code

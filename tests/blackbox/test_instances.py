@@ -1,0 +1,137 @@
+"""Many instances on one PostgreSQL are one store: what one acknowledged, all show, and nothing leaks between them."""
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from catalogs import PostgresCatalog
+from facts import body_of
+from polling import eventually
+from rest import QUICK, settle
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(150)]
+
+
+@pytest.fixture
+def instances(own_server):
+    """Makes any number of servers over one catalog and one folder."""
+
+    def make(count, settings=None):
+        catalog = PostgresCatalog()
+        first = own_server(name="one", settings={**QUICK, **(settings or {})}, catalog=catalog)
+        backend = first.config["backends"][0]
+        others = [
+            own_server(name=f"other-{number}", settings={**QUICK, **(settings or {})}, catalog=catalog, backend=backend)
+            for number in range(1, count)
+        ]
+        servers = [first, *others]
+        for server in servers:
+            server.start()
+        first.s3().create_bucket(Bucket="bucket")
+        return servers
+
+    return make
+
+
+def test_every_instance_shows_what_another_acknowledged(instances):
+    servers = instances(3)
+    for number in range(30):
+        writer, reader = servers[number % 3], servers[(number + 1) % 3]
+        writer.s3().put_object(Bucket="bucket", Key=f"key-{number}", Body=body_of(1000, number))
+        assert reader.s3().get_object(Bucket="bucket", Key=f"key-{number}")["Body"].read() == body_of(1000, number)
+        listed = reader.s3().list_objects_v2(Bucket="bucket").get("Contents", [])
+        assert len(listed) == number + 1
+    for number in range(0, 30, 2):
+        servers[number % 3].s3().delete_object(Bucket="bucket", Key=f"key-{number}")
+        other = servers[(number + 1) % 3]
+        assert len(other.s3().list_objects_v2(Bucket="bucket")["Contents"]) == 30 - number // 2 - 1
+    settle(servers[0])
+
+
+def test_one_of_a_hundred_first_writers_wins(instances):
+    servers = instances(2)
+    raws = [server.raw() for server in servers]
+
+    def write(number):
+        headers = {"If-None-Match": "*"}
+        return number, raws[number % 2].request("PUT", "/bucket/prize", headers=headers, body=body_of(500, number)).status
+
+    with ThreadPoolExecutor(16) as pool:
+        statuses = dict(pool.map(write, range(100)))
+    winners = [number for number, status in statuses.items() if status == 200]
+    assert len(winners) == 1 and set(statuses.values()) <= {200, 409, 412}, statuses
+    for server in servers:
+        assert server.s3().get_object(Bucket="bucket", Key="prize")["Body"].read() == body_of(500, winners[0])
+    settle(servers[0])
+
+
+def test_a_storm_of_overwrites_ends_with_one_content_and_no_leak(instances):
+    patient = {"write_path": {"pending_intents": {"min_age": "5s", "reaper_tick": "100ms", "late_write_window": "300ms"}}}
+    servers = instances(2, patient)
+    raws = [server.raw() for server in servers]
+
+    def write(number):
+        key = f"/bucket/key-{number % 3}"
+        if number % 5 == 4:
+            return raws[number % 2].request("DELETE", key).status
+        return raws[number % 2].request("PUT", key, body=body_of(2000, number)).status
+
+    with ThreadPoolExecutor(16) as pool:
+        statuses = set(pool.map(write, range(400)))
+    assert statuses <= {200, 204}, statuses
+    settle(servers[0])
+    located = servers[0].rows("SELECT count(*) FROM object_locations")[0][0]
+    objects = servers[0].rows("SELECT count(*) FROM objects")[0][0]
+    assert located == objects <= 3
+    drift = servers[0].rows(
+        "SELECT sum(used_bytes) - (SELECT coalesce(sum(size_bytes), 0) FROM object_locations), sum(orphan_bytes), "
+        "sum(reserved_bytes) FROM backend_quotas"
+    )[0]
+    assert [int(number) for number in drift] == [0, 0, 0]
+
+
+def slow_put(server, path):
+    """A PUT whose body takes four seconds; its status, or None where the connection broke."""
+    raw = server.raw()
+    target, headers, _ = raw.prepare("PUT", path, headers={"Content-Length": str(40 * 5000)})
+
+    def pieces():
+        for _ in range(40):
+            time.sleep(0.1)
+            yield b"s" * 5000
+
+    try:
+        return raw.send("PUT", target, headers, pieces()).status
+    except OSError:
+        return None
+
+
+def test_a_frozen_writer_commits_nothing_once_it_was_fenced(instances):
+    frozen, other = instances(2)
+    with ThreadPoolExecutor(1) as pool:
+        upload = pool.submit(slow_put, frozen, "/bucket/late")
+        eventually(lambda: other.rows("SELECT 1 FROM pending_objects"), 10, message="no intent was staged")
+        os.kill(frozen.process.pid, signal.SIGSTOP)
+        try:
+            settle(other)
+        finally:
+            os.kill(frozen.process.pid, signal.SIGCONT)
+        assert upload.result(60) != 200
+    settle(other)
+    assert other.raw().request("GET", "/bucket/late").status == 404
+    assert other.raw().request("PUT", "/bucket/late", body=b"x").status == 200
+    assert frozen.raw().request("GET", "/bucket/late").body == b"x"
+
+
+def test_a_killed_instance_leaves_its_work_to_the_others(instances):
+    killed, other = instances(2)
+    with ThreadPoolExecutor(1) as pool:
+        upload = pool.submit(slow_put, killed, "/bucket/half")
+        eventually(lambda: other.rows("SELECT 1 FROM pending_objects"), 10, message="no intent was staged")
+        killed.kill()
+        assert upload.result(60) is None
+    settle(other)
+    assert other.files() == set()

@@ -1,0 +1,49 @@
+"""Clients that take their time take nobody else's."""
+
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+from facts import body_of
+from polling import eventually
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(120)]
+
+# More than half of the threads that a runtime has for blocking work.
+SLOW_UPLOADS = 300
+SIZE_BYTES = 2 * 1024 * 1024
+
+
+def test_hundreds_of_slow_uploads_keep_nobody_waiting(own_server):
+    server = own_server().start()
+    server.s3().create_bucket(Bucket="bucket")
+    server.s3().put_object(Bucket="bucket", Key="there", Body=body_of(1000))
+    raw = server.raw()
+    uploads = []
+    for number in range(SLOW_UPLOADS):
+        target, headers, _ = raw.prepare("PUT", f"/bucket/{number}", headers={"Content-Length": str(SIZE_BYTES)})
+        head = f"PUT {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        upload = socket.create_connection(("127.0.0.1", server.port))
+        upload.sendall(head.encode() + b"\r\n" + b"s" * 1000)
+        uploads.append(upload)
+    staged = "SELECT count(*) FROM pending_objects"
+    eventually(lambda: server.rows(staged)[0][0] == SLOW_UPLOADS, 30, message="the uploads did not begin")
+    began = time.monotonic()
+    for number in range(5):
+        assert raw.request("PUT", f"/bucket/quick-{number}", body=b"x").status == 200
+        assert raw.request("GET", "/bucket/there").body == body_of(1000)
+    # Each took milliseconds; with every thread taken by a slow upload none would have come back.
+    assert time.monotonic() - began < 20
+    for upload in uploads:
+        upload.close()
+    eventually(lambda: server.rows(staged)[0][0] == 0, 30, message="uploads that were given up left intents")
+
+
+def test_a_hang_up_signal_does_not_end_the_server(own_server):
+    server = own_server().start()
+    os.kill(server.process.pid, signal.SIGHUP)
+    eventually(lambda: "restart to change them" in server.log(), 10)
+    assert server.is_ready()
