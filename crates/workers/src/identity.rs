@@ -172,8 +172,9 @@ impl Identity {
         let unknown = || Error::NoSuchBackend(name.to_owned());
         let name: BackendName = name.parse().map_err(|_| unknown())?;
         let backend = self.parts.fleet.get(&name).ok_or_else(unknown)?;
-        self.learn_traits(backend).await?;
+        // The mark first: it says that what is there now is ours, even if another place was before.
         self.write_mark(backend).await?;
+        self.learn_traits(backend).await?;
         self.parts.identities.set_frozen(&name, None).await?;
         self.parts.fleet.set_frozen(&name, None);
         tracing::warn!(backend = %name, "backend accepted");

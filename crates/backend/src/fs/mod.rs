@@ -192,7 +192,13 @@ impl Backend for Fs {
 
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
         let (own, bytes) = (key.to_owned(), body.clone());
-        self.with(move |shared| write::replace(shared, &own, &bytes)).await?;
+        self.with(move |shared| {
+            if own == IDENTITY_KEY {
+                shared.root.claim()?;
+            }
+            write::replace(shared, &own, &bytes)
+        })
+        .await?;
         self.recognise(key, &body);
         Ok(())
     }

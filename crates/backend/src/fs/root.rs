@@ -58,6 +58,14 @@ impl Root {
         Ok(Arc::clone(&held.insert(entered).folder))
     }
 
+    /// Takes the folder that the path leads to now for the root, whatever was there before. Only for
+    /// who is about to write the identity there, and so says whose it is.
+    pub(super) fn claim(&self) -> Result<(), Error> {
+        let claimed = open(&self.path, self.create)?;
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(claimed);
+        Ok(())
+    }
+
     /// Remembers whose root this is, so that it is recognised after it was mounted again.
     pub(super) fn remember(&self, identity: &Identity) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

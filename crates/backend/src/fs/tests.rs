@@ -36,6 +36,30 @@ async fn a_missing_root_is_away_and_comes_back() {
 }
 
 #[tokio::test]
+async fn who_opened_the_wrong_disk_takes_the_right_one_when_told_whose_it_is() {
+    let identity = |cluster: &str| Identity {
+        cluster: cluster.to_owned(),
+        backend: "disk".parse().expect("valid"),
+        mark: "m".to_owned(),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, right, wrong) = (folder.path().join("disk"), folder.path().join("right"), folder.path().join("wrong"));
+    for (root, cluster) in [(&right, "ours"), (&wrong, "theirs")] {
+        std::fs::create_dir(root).expect("a disk");
+        open(root).write_own(IDENTITY_KEY, identity(cluster).encode()).await.expect("marked");
+    }
+    std::os::unix::fs::symlink(&wrong, &path).expect("mounted");
+    let fs = open(&path);
+    fs.read_own(IDENTITY_KEY).await.expect("readable");
+    std::fs::remove_file(&path).expect("unmounted");
+    std::os::unix::fs::symlink(&right, &path).expect("mounted");
+    assert!(matches!(put(&fs, "b/k").await, Err(Error::Away(_))), "not before somebody says whose it is");
+    fs.write_own(IDENTITY_KEY, identity("ours").encode()).await.expect("accepted");
+    put(&fs, "b/k").await.expect("it is ours");
+    assert!(right.join("b/k").exists() && !wrong.join("b").exists());
+}
+
+#[tokio::test]
 async fn a_root_is_made_only_on_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = FsOptions { create: true, ..FsOptions::default() };
