@@ -87,20 +87,23 @@ struct Ground {
     cleanup_bell: Arc<Notify>,
     registry: Arc<Mutex<Registry>>,
     audit: Arc<Audit>,
+    /// What requests and background work share.
+    budget: Arc<Budget>,
 }
 
 impl Ground {
-    fn new(audit: &Path) -> Result<Self, Failure> {
+    fn new(config: &Config) -> Result<Self, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
         let instance = InstanceId::new(ids.fresh());
-        let opened = Audit::open(audit, Arc::clone(&clock));
-        let audit = opened.map_err(|error| Failure::of(&format!("audit {}", audit.display()), error))?;
+        let opened = Audit::open(&config.audit, Arc::clone(&clock));
+        let audit = opened.map_err(|error| Failure::of(&format!("audit {}", config.audit.display()), error))?;
         let mut registry = Registry::default();
         audit.register(&mut registry);
         let (registry, audit) = (Arc::new(Mutex::new(registry)), Arc::new(audit));
-        Ok(Self { clock, entropy, ids, instance, cleanup_bell: Arc::default(), registry, audit })
+        let budget = Budget::new(config.server.max_concurrent_requests);
+        Ok(Self { clock, entropy, ids, instance, cleanup_bell: Arc::default(), registry, audit, budget })
     }
 
     fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
@@ -109,7 +112,7 @@ impl Ground {
 }
 
 async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Future<Output = ()>) -> Result<(), Failure> {
-    let ground = Ground::new(&config.audit)?;
+    let ground = Ground::new(&config)?;
     let catalog = open_catalog(&config.database, &ground).await?;
     let first_start = complete_credentials(&mut config, data, ground.entropy.as_ref())?;
     let fleet = open_fleet(&config, &catalog, &ground).await?;
@@ -151,6 +154,7 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
         region: config.server.region.clone(),
         domain: config.server.domain.clone(),
         max_concurrent_requests: config.server.max_concurrent_requests,
+        budget: Arc::clone(&ground.budget),
     };
     let door = s3::service(Arc::new(engine.clone()), keys, options, observer);
 
@@ -320,7 +324,7 @@ fn open_runner(
         workers,
         runs: catalog.clone(),
         locks: open_locks(&config.database, ground)?,
-        budget: Budget::new(config.server.max_concurrent_requests),
+        budget: Arc::clone(&ground.budget),
         observer: ground.audit.clone(),
         clock: Arc::clone(&ground.clock),
         entropy: Arc::clone(&ground.entropy),

@@ -5,27 +5,36 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http_body::{Body, Frame, SizeHint};
+use s3o_workers::{Budget, RequestGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The places there are; clones share them.
+/// The places there are; clones share them. Requests also count in the budget that background work
+/// yields to.
 #[derive(Debug, Clone)]
-pub struct Admission(Arc<Semaphore>);
+pub struct Admission {
+    places: Arc<Semaphore>,
+    budget: Arc<Budget>,
+}
 
 /// A place that a request holds until it is dropped.
 #[derive(Debug)]
-pub struct Admitted(#[expect(dead_code, reason = "held, never looked at")] OwnedSemaphorePermit);
+pub struct Admitted {
+    _place: OwnedSemaphorePermit,
+    _counted: RequestGuard,
+}
 
 impl Admission {
     /// Room for this many requests.
     #[must_use]
-    pub fn new(requests_max: usize) -> Self {
-        Self(Arc::new(Semaphore::new(requests_max.min(Semaphore::MAX_PERMITS))))
+    pub fn new(requests_max: usize, budget: Arc<Budget>) -> Self {
+        Self { places: Arc::new(Semaphore::new(requests_max.min(Semaphore::MAX_PERMITS))), budget }
     }
 
     /// A place, if one is free; nobody queues for it, for a queue only makes overload last.
     #[must_use]
     pub fn admit(&self) -> Option<Admitted> {
-        Arc::clone(&self.0).try_acquire_owned().ok().map(Admitted)
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        Some(Admitted { _place: place, _counted: self.budget.request() })
     }
 }
 
@@ -64,10 +73,11 @@ mod tests {
     use super::{Admission, Held};
     use bytes::Bytes;
     use http_body_util::Full;
+    use s3o_workers::Budget;
 
     #[test]
     fn a_place_is_held_until_the_answer_is_gone() {
-        let admission = Admission::new(1);
+        let admission = Admission::new(1, Budget::new(1));
         let answer = Held::new(Full::new(Bytes::from_static(b"answer")), admission.admit());
         assert!(admission.clone().admit().is_none());
         drop(answer);
@@ -76,7 +86,7 @@ mod tests {
 
     #[test]
     fn any_number_is_a_limit() {
-        assert!(Admission::new(usize::MAX).admit().is_some());
-        assert!(Admission::new(0).admit().is_none());
+        assert!(Admission::new(usize::MAX, Budget::new(1)).admit().is_some());
+        assert!(Admission::new(0, Budget::new(1)).admit().is_none());
     }
 }

@@ -12,6 +12,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use s3o_engine::Engine;
+use s3o_workers::Budget;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpResponse};
@@ -38,6 +39,8 @@ pub struct S3Options {
     pub domain: Option<String>,
     /// How many requests are answered at a time; more are told to slow down.
     pub max_concurrent_requests: usize,
+    /// What requests and background work share.
+    pub budget: Arc<Budget>,
 }
 
 /// The S3 door, as a hyper service.
@@ -57,7 +60,7 @@ pub fn service(engine: Arc<Engine>, keys: SharedKeys, options: S3Options, observ
     let behind = builder(&door, keys.clone(), domain.clone()).build();
     let mut front = builder(&door, keys, domain.clone());
     front.set_route(Leniency { behind });
-    let admission = Admission::new(options.max_concurrent_requests);
+    let admission = Admission::new(options.max_concurrent_requests, options.budget);
     Service { inner: front.build(), domain, observer, admission }
 }
 
