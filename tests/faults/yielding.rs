@@ -67,6 +67,10 @@ impl Driver for Yielding {
         self.inner.read(query).await
     }
 
+    fn stripes(&self) -> u32 {
+        self.inner.stripes()
+    }
+
     fn effort(&self) -> Effort {
         self.inner.effort()
     }

@@ -78,11 +78,17 @@ pub trait Intents: Send + Sync {
 const STAGE: &str = "INSERT INTO pending_objects \
      (id, write_id, kind, bucket_id, key, upload_id, part_number, backend_name, physical_key, size_bytes, stripe, \
       owner, lease_until, created_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, :now + $12, :now) RETURNING lease_until";
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $13, $11, :now + $12, :now) RETURNING lease_until";
 
+/// Locked before room is judged, so that the sum which decides is that of everybody before.
+const ENTER_STRIPE: &str = "SELECT stripe FROM backend_quotas WHERE backend_name = $1 AND stripe = $2 /*lock*/";
+
+/// A stripe without a share has no limit. A backend with a limit is booked on its first stripe alone,
+/// against the sum of all: a limit is never exceeded by a byte.
 const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes + $2 \
-     WHERE backend_name = $1 AND stripe = 0 \
-     AND (share_bytes IS NULL OR used_bytes + orphan_bytes + reserved_bytes + $2 <= share_bytes)";
+     WHERE backend_name = $1 AND stripe = $3 AND (share_bytes IS NULL OR (stripe = 0 AND $2 + \
+     (SELECT CAST(sum(used_bytes + orphan_bytes + reserved_bytes) AS BIGINT) FROM backend_quotas \
+     WHERE backend_name = $1) <= share_bytes))";
 
 const OPEN_UPLOAD: &str = "SELECT id FROM multipart_uploads \
      WHERE id = $1 AND bucket_id = $2 AND key = $3 AND state = 'open' /*share*/";
@@ -133,6 +139,7 @@ impl Intents for Catalog {
     async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error> {
         let intent = &stage.intent;
         let (kind, upload, number) = kind_columns(intent.kind);
+        let stripe = self.limited.stripe_for(&intent.backend, intent.id, self.driver.stripes());
         let mut unit = Unit::new("stage");
         unit.one(BUCKET_STANDS, params![intent.bucket], Verdict::NoSuchBucket);
         if let Some(upload) = upload {
@@ -158,9 +165,11 @@ impl Intents for Catalog {
                 intent.size_bytes,
                 stage.owner,
                 millis_of(stage.lease),
+                stripe,
             ],
         );
-        unit.one(RESERVE, params![&intent.backend, intent.size_bytes], Verdict::NoRoom);
+        unit.run(ENTER_STRIPE, params![&intent.backend, stripe]);
+        unit.one(RESERVE, params![&intent.backend, intent.size_bytes, stripe], Verdict::NoRoom);
         crate::objects::moment(&self.write(unit).await?[staged].rows[0], 0)
     }
 

@@ -44,13 +44,14 @@ pub use uploads::{CommitPart, CompleteRow, PartSource, Uploads};
 #[derive(Clone)]
 pub struct Catalog {
     driver: Arc<dyn Driver>,
+    limited: quotas::Limited,
 }
 
 impl Catalog {
     /// A catalog over this driver.
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
-        Self { driver }
+        Self { driver, limited: quotas::Limited::default() }
     }
 
     /// What the driver has done so far.

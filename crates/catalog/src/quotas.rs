@@ -1,12 +1,41 @@
 //! The books of the backends.
 
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
 use async_trait::async_trait;
+use s3o_model::ids::IntentId;
 use s3o_model::names::BackendName;
 use s3o_model::quota::Books;
 
 use crate::error::Error;
 use crate::unit::{Row, Unit};
 use crate::{Catalog, params};
+
+/// Which backends have a limit, as this process was told; writes to the others may use any stripe.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Limited(Arc<RwLock<HashSet<BackendName>>>);
+
+impl Limited {
+    fn note(&self, backend: &BackendName, limited: bool) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if limited {
+            known.insert(backend.clone());
+        } else {
+            known.remove(backend);
+        }
+    }
+
+    /// The stripe that a write is booked on.
+    pub(crate) fn stripe_for(&self, backend: &BackendName, intent: IntentId, stripes: u32) -> u32 {
+        if self.0.read().unwrap_or_else(PoisonError::into_inner).contains(backend) {
+            return 0;
+        }
+        // The last bits of an identifier are random.
+        let random = u32::from_be_bytes(intent.uuid().as_bytes()[12..].try_into().expect("four bytes"));
+        random % stripes.max(1)
+    }
+}
 
 /// What is known of room.
 #[async_trait]
@@ -33,16 +62,20 @@ fn books(row: &Row) -> Result<Books, Error> {
 impl Quotas for Catalog {
     async fn set_limit(&self, backend: &BackendName, limit_bytes: Option<u64>) -> Result<(), Error> {
         let mut unit = Unit::new("set_limit");
-        unit.run(
-            "INSERT INTO backend_quotas (backend_name, stripe, share_bytes) VALUES ($1, 0, $2) \
-             ON CONFLICT (backend_name, stripe) DO UPDATE SET share_bytes = excluded.share_bytes",
-            params![backend, limit_bytes],
-        );
-        self.write(unit).await.map(drop)
+        for stripe in 0..self.driver.stripes() {
+            unit.run(
+                "INSERT INTO backend_quotas (backend_name, stripe, share_bytes) VALUES ($1, $2, $3) \
+                 ON CONFLICT (backend_name, stripe) DO UPDATE SET share_bytes = excluded.share_bytes",
+                params![backend, stripe, limit_bytes],
+            );
+        }
+        self.write(unit).await?;
+        self.limited.note(backend, limit_bytes.is_some());
+        Ok(())
     }
 
     async fn books(&self) -> Result<Vec<Books>, Error> {
-        const SQL: &str = "SELECT backend_name, CAST(sum(share_bytes) AS BIGINT), CAST(sum(used_bytes) AS BIGINT), \
+        const SQL: &str = "SELECT backend_name, max(share_bytes), CAST(sum(used_bytes) AS BIGINT), \
              CAST(sum(orphan_bytes) AS BIGINT), CAST(sum(reserved_bytes) AS BIGINT) \
              FROM backend_quotas GROUP BY backend_name ORDER BY backend_name";
         self.read(SQL, vec![]).await?.iter().map(books).collect()

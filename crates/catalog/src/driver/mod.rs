@@ -30,6 +30,10 @@ pub trait Driver: Send + Sync {
     /// Runs a query outside any transaction.
     async fn read(&self, query: Statement) -> Result<Vec<Row>, Error>;
 
+    /// How many stripes a backend's books should have here: one row that every write changes is the
+    /// ceiling of a database with many writers, and costs nothing where there is one.
+    fn stripes(&self) -> u32;
+
     /// What was done so far.
     fn effort(&self) -> Effort;
 }

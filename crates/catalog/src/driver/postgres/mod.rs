@@ -27,6 +27,8 @@ use run::Failure;
 
 /// How often a unit that lost a deadlock is run again.
 const ATTEMPTS_MAX: usize = 20;
+/// How many rows share a backend's books.
+const STRIPES: u32 = 16;
 /// What every session sets, so that a frozen instance holds nobody up.
 const SESSION: &str = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=10s";
 
@@ -118,6 +120,10 @@ impl Driver for Postgres {
         let rows = run::query(&self.connection().await?, &self.dialect, &query, self.now()).await?;
         self.rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows)
+    }
+
+    fn stripes(&self) -> u32 {
+        STRIPES
     }
 
     fn effort(&self) -> Effort {

@@ -87,6 +87,10 @@ impl Driver for Sqlite {
         Ok(rows)
     }
 
+    fn stripes(&self) -> u32 {
+        1
+    }
+
     fn effort(&self) -> Effort {
         Effort {
             units: self.counters.units.load(Ordering::Relaxed),
