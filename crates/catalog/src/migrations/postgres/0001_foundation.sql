@@ -175,8 +175,8 @@ CREATE TABLE backends (
     draining       BIGINT NOT NULL DEFAULT 0
 );
 
--- One backend's books, split into stripes so that writers need not queue for one row.
--- A stripe without a share has no limit.
+-- One backend's books, split into stripes so that writers need not queue for one row. A backend
+-- without a limit has no shares; one with a limit has it in each, and is booked on stripe 0 alone.
 CREATE TABLE backend_quotas (
     backend_name    TEXT COLLATE "C" NOT NULL,
     stripe          BIGINT NOT NULL,

@@ -175,8 +175,8 @@ CREATE TABLE backends (
     draining       INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- One backend's books, split into stripes so that writers need not queue for one row.
--- A stripe without a share has no limit.
+-- One backend's books, split into stripes so that writers need not queue for one row. A backend
+-- without a limit has no shares; one with a limit has it in each, and is booked on stripe 0 alone.
 CREATE TABLE backend_quotas (
     backend_name    TEXT NOT NULL,
     stripe          INTEGER NOT NULL,
