@@ -21,7 +21,7 @@ use s3o_model::entropy::{Entropy, SeededEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::object::Attributes;
-use s3o_workers::{Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Worker};
+use s3o_workers::{Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -72,6 +72,7 @@ impl House {
             ids: ids.clone(),
             clock: clock.clone(),
             cluster: catalog.cluster_id("cluster").await.expect("a cluster"),
+            alarm: Arc::new(()),
             max_age: HashMap::default(),
         }));
         assert!(identity.attach().await, "attached");
@@ -118,7 +119,7 @@ impl House {
             self.clock.advance(Duration::from_mins(10));
             // A tick that a fault ended is followed by another one.
             for worker in [&self.reaper as &dyn Worker, &self.cleanup] {
-                if let Err(error) = worker.tick().await {
+                if let Err(error) = worker.tick(&mut Report::default()).await {
                     assert!(!error.to_string().contains("fault:"), "{error}");
                 }
             }

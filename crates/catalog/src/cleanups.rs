@@ -22,6 +22,19 @@ pub struct Settlement {
     pub outcome: Outcome,
 }
 
+/// A claim that was taken from whoever held it for too long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FreedClaim {
+    /// The backend of the row.
+    pub backend: BackendName,
+    /// Its physical key.
+    pub physical_key: String,
+    /// How many bytes wait there.
+    pub size_bytes: u64,
+    /// Who held it.
+    pub claimed_by: String,
+}
+
 /// How much waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depths {
@@ -50,8 +63,8 @@ pub trait Cleanups: Send + Sync {
     /// Settles claimed rows; how many still carried the token is returned, the rest was not touched.
     async fn settle_cleanups(&self, token: ClaimToken, settlements: &[Settlement]) -> Result<usize, Error>;
 
-    /// Frees claims older than `grace`; how many per backend is returned.
-    async fn free_stale_claims(&self, grace: Duration) -> Result<Vec<BackendName>, Error>;
+    /// Frees claims older than `grace`; each is returned to the one who freed it, and to nobody else.
+    async fn free_stale_claims(&self, grace: Duration, token: ClaimToken) -> Result<Vec<FreedClaim>, Error>;
 
     /// How much waits.
     async fn depths(&self) -> Result<Depths, Error>;
@@ -60,13 +73,23 @@ pub trait Cleanups: Send + Sync {
 const CLAIM: &str = "UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN \
      (SELECT id FROM cleanup_queue WHERE backend_name = $1 AND due <= :now AND token IS NULL \
       ORDER BY due, id LIMIT $2 /*skip*/) \
-     RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after";
+     RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
+     size_bytes, reason";
 
 /// Rows of `$1` (a list of ids) that still carry the token `$2`.
 macro_rules! settled {
     ($head:literal) => {
         concat!($head, " WHERE id IN NUMBERS($1) AND token = $2")
     };
+}
+
+fn freed_claim(row: &Row) -> Result<FreedClaim, Error> {
+    Ok(FreedClaim {
+        backend: row.parse(0)?,
+        physical_key: row.text(1)?.to_owned(),
+        size_bytes: row.size(2)?,
+        claimed_by: row.text(3)?.to_owned(),
+    })
 }
 
 fn cleanup(row: &Row) -> Result<Cleanup, Error> {
@@ -78,6 +101,8 @@ fn cleanup(row: &Row) -> Result<Cleanup, Error> {
         upload: BackendUpload::from_column(row.opt_text(4)?.map(str::to_owned)),
         attempts: u32::try_from(row.int(5)?).map_err(|_| Error::Corrupt("attempts".to_owned()))?,
         absent_ok_after: row.opt_int(6)?.map(Timestamp::from_millis),
+        size_bytes: row.size(7)?,
+        reason: row.text(8)?.to_owned(),
     })
 }
 
@@ -151,19 +176,27 @@ impl Cleanups for Catalog {
         Ok(self.write(unit).await?[ours].rows.len())
     }
 
-    async fn free_stale_claims(&self, grace: Duration) -> Result<Vec<BackendName>, Error> {
+    async fn free_stale_claims(&self, grace: Duration, token: ClaimToken) -> Result<Vec<FreedClaim>, Error> {
         const STALE: &str = "SELECT 1 FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at <= :now - $1 LIMIT 1";
-        let grace = params![millis_of(grace)];
-        if self.read(STALE, grace.clone()).await?.is_empty() {
+        if self.read(STALE, params![millis_of(grace)]).await?.is_empty() {
             return Ok(Vec::new());
         }
         let mut unit = Unit::new("free_stale_claims");
         unit.run(
-            "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL \
-             WHERE token IS NOT NULL AND claimed_at <= :now - $1 RETURNING backend_name",
-            grace,
+            "UPDATE cleanup_queue SET token = $2 WHERE token IS NOT NULL AND claimed_at <= :now - $1",
+            params![millis_of(grace), token],
         );
-        self.write(unit).await?[0].rows.iter().map(|row| row.parse(0)).collect()
+        let stale = unit.run(
+            "SELECT backend_name, physical_key, size_bytes, claimed_by FROM cleanup_queue \
+             WHERE token = $1 AND claimed_at <= :now ORDER BY id",
+            params![token],
+        );
+        unit.run(
+            "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL \
+             WHERE token = $1 AND claimed_at <= :now",
+            params![token],
+        );
+        self.write(unit).await?[stale].rows.iter().map(freed_claim).collect()
     }
 
     async fn depths(&self) -> Result<Depths, Error> {

@@ -25,7 +25,7 @@ mod uploads;
 use std::sync::Arc;
 
 pub use buckets::Buckets;
-pub use cleanups::{Cleanups, Depths, Settlement};
+pub use cleanups::{Cleanups, Depths, FreedClaim, Settlement};
 pub use contents::Contents;
 pub use driver::postgres::{Postgres, PostgresOptions};
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};

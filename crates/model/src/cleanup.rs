@@ -49,6 +49,10 @@ pub struct Cleanup {
     pub backend_version: Option<String>,
     /// What is known of a backend upload under that key.
     pub upload: BackendUpload,
+    /// How many bytes the books hold for it.
+    pub size_bytes: u64,
+    /// Why the bytes must go, in the queue's words.
+    pub reason: String,
     /// How often the backend refused.
     pub attempts: u32,
     /// Set when the write's outcome was unknown: before this moment, absence proves nothing.
@@ -192,6 +196,8 @@ mod tests {
             physical_key: "b/k~1".to_owned(),
             backend_version: None,
             upload: BackendUpload::None,
+            size_bytes: 1,
+            reason: "delete".to_owned(),
             attempts,
             absent_ok_after: absent_ok_after.map(Timestamp::from_millis),
         }

@@ -261,6 +261,7 @@ async fn open_identity(
         ids: ground.ids.clone(),
         clock: Arc::clone(&ground.clock),
         cluster,
+        alarm: ground.audit.clone(),
         max_age: fleet::identity_ages(&config.backends),
     })))
 }

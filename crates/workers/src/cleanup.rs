@@ -21,7 +21,7 @@ use s3o_model::entropy::Entropy;
 use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 
 use crate::identity::Identity;
-use crate::{Error, Report, Worker};
+use crate::{Error, Event, Report, Worker};
 
 /// How long condemned content is remembered.
 const CONDEMNED_KEPT: Duration = Duration::from_hours(1);
@@ -73,35 +73,27 @@ impl Worker for Cleanup {
         "cleanup"
     }
 
-    async fn tick(&self) -> Result<Report, Error> {
-        let mut report = Report::default();
-        let freed = self.cleanups.free_stale_claims(self.settings.claim_grace_period).await?;
-        for backend in &freed {
-            report.count_at("recovered", backend);
+    async fn tick(&self, report: &mut Report) -> Result<(), Error> {
+        let token = ClaimToken::new(self.ids.fresh());
+        let freed = self.cleanups.free_stale_claims(self.settings.claim_grace_period, token).await?;
+        for claim in freed {
+            report.count_at("recovered", &claim.backend);
+            let event = Event::new("cleanup_queue.claim_recovered");
+            let event = event.at(&claim.backend, &claim.physical_key, claim.size_bytes);
+            report.events.push(event.with("claimed_by", claim.claimed_by));
         }
         let expanded = self.expand().await?;
         let lanes: Vec<_> = self.fleet.backends().map(|backend| self.boxed_lane(backend)).collect();
         let mut more = expanded;
         let mut failed = None;
-        for lane in join_all(lanes).await {
-            match lane {
-                Ok(lane) => {
-                    more |= lane.more;
-                    report.absorb(lane);
-                }
-                Err(error) => failed = Some(error),
-            }
+        for (lane, outcome) in join_all(lanes).await {
+            more |= lane.more;
+            report.absorb(lane);
+            failed = failed.or(outcome.err());
         }
         report.more = more;
-        // What the other lanes did is done; a run that did nothing else tells what went wrong.
-        match failed {
-            Some(error) if report.items.is_empty() => Err(error),
-            Some(error) => {
-                tracing::warn!(%error, "a cleanup lane failed");
-                Ok(report)
-            }
-            None => Ok(report),
-        }
+        // What the other lanes did is done and noted; the run still tells what went wrong.
+        failed.map_or(Ok(()), Err)
     }
 }
 
@@ -121,22 +113,25 @@ impl Cleanup {
         Ok(steps == STEPS_MAX)
     }
 
-    fn boxed_lane<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, Result<Report, Error>> {
-        Box::pin(self.lane(backend))
+    fn boxed_lane<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, (Report, Result<(), Error>)> {
+        Box::pin(async move {
+            let mut report = Report::default();
+            let outcome = self.lane(backend, &mut report).await;
+            (report, outcome)
+        })
     }
 
     /// One batch of one backend.
-    async fn lane(&self, backend: &SharedBackend) -> Result<Report, Error> {
-        let mut report = Report::default();
+    async fn lane(&self, backend: &SharedBackend, report: &mut Report) -> Result<(), Error> {
         // An empty lane costs a look at the catalog; a look at the backend may be a paid request.
         let due = self.cleanups.has_due_cleanups(backend.name()).await?;
         if !due || !self.identity.permits(backend).await? {
-            return Ok(report);
+            return Ok(());
         }
         let claimant = Claimant { instance: self.instance, token: ClaimToken::new(self.ids.fresh()) };
         let claimed = self.cleanups.claim_cleanups(backend.name(), self.settings.batch_size, &claimant).await?;
         if claimed.is_empty() {
-            return Ok(report);
+            return Ok(());
         }
         let attempts = attempt::all(backend.as_ref(), &claimed, self.settings.concurrency).await;
         let now = self.clock.now();
@@ -150,6 +145,6 @@ impl Cleanup {
         report.count("stale", (settlements.len() - settled) as u64);
         let progress = settlements.iter().any(|settlement| settlement.outcome.is_done());
         report.more = progress && claimed.len() >= self.settings.batch_size;
-        Ok(report)
+        Ok(())
     }
 }

@@ -20,6 +20,17 @@ use crate::{Error, Report, Worker};
 /// Why a backend takes no writes before it was reached for the first time.
 const NOT_REACHED: &str = "not reached since the start";
 
+/// Hears of backends that are not what the catalog takes them for.
+pub trait Alarm: Send + Sync {
+    /// A backend takes no more writes and deletes.
+    fn frozen(&self, backend: &BackendName, reason: &str);
+}
+
+/// Nobody.
+impl Alarm for () {
+    fn frozen(&self, _backend: &BackendName, _reason: &str) {}
+}
+
 /// What the identity worker is made of.
 pub struct IdentityParts {
     /// What the catalog knows of the backends.
@@ -32,6 +43,8 @@ pub struct IdentityParts {
     pub clock: Arc<dyn Clock>,
     /// The name of this cluster.
     pub cluster: String,
+    /// Who hears of backends that were frozen.
+    pub alarm: Arc<dyn Alarm>,
     /// How old a check may be before destructive work, by backend; others are checked every time.
     pub max_age: HashMap<BackendName, Duration>,
 }
@@ -164,6 +177,7 @@ impl Identity {
     async fn freeze(&self, name: &BackendName, reason: &str) -> Result<(), Error> {
         tracing::error!(backend = %name, reason, "backend frozen");
         self.parts.fleet.set_frozen(name, Some(reason.to_owned()));
+        self.parts.alarm.frozen(name, reason);
         Ok(self.parts.identities.set_frozen(name, Some(reason)).await?)
     }
 
@@ -193,14 +207,13 @@ impl Worker for Identity {
     }
 
     /// Raises the mark of every backend that fits.
-    async fn tick(&self) -> Result<Report, Error> {
-        let mut report = Report::default();
+    async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         for backend in self.parts.fleet.backends() {
             if self.permits(backend).await? && self.compare(backend).await?.fits() {
                 self.write_mark(backend).await?;
                 report.count("raised", 1);
             }
         }
-        Ok(report)
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@
 mod budget;
 mod cleanup;
 mod error;
+mod event;
 mod identity;
 mod metrics;
 mod pending_reaper;
@@ -16,7 +17,8 @@ mod schedule;
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{Cleanup, CleanupSettings};
 pub use error::Error;
-pub use identity::{Identity, IdentityParts};
+pub use event::{BytesAt, Event};
+pub use identity::{Alarm, Identity, IdentityParts};
 pub use pending_reaper::{PendingReaper, ReaperSettings};
 pub use report::{Outcome, Report, RunReport};
 pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};

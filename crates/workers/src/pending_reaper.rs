@@ -40,11 +40,11 @@ impl Worker for PendingReaper {
         "pending_reaper"
     }
 
-    async fn tick(&self) -> Result<Report, Error> {
+    async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         let ReaperSettings { batch_size, late_write_window } = self.settings;
         let token = ClaimToken::new(self.ids.fresh());
         let fenced = self.intents.reap(token, batch_size, late_write_window).await?;
-        let mut report = Report { more: fenced.len() >= batch_size, ..Report::default() };
+        report.more = fenced.len() >= batch_size;
         report.count("dropped", fenced.len() as u64);
         for intent in &fenced {
             tracing::info!(
@@ -55,6 +55,6 @@ impl Worker for PendingReaper {
         if !fenced.is_empty() {
             self.cleanup_bell.notify_one();
         }
-        Ok(report)
+        Ok(())
     }
 }

@@ -5,13 +5,17 @@ use std::collections::BTreeMap;
 use s3o_model::names::BackendName;
 use serde::Serialize;
 
-/// What one tick did.
+use crate::event::Event;
+
+/// What one tick did. A tick that fails has done what stands here before it failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// How many items came to which end.
     pub items: BTreeMap<&'static str, u64>,
     /// The same for items that are told apart by backend.
     pub by_backend: BTreeMap<(&'static str, BackendName), u64>,
+    /// What happened to single things, for the audit trail.
+    pub events: Vec<Event>,
     /// Whether more is waiting, so that the next tick should follow at once.
     pub more: bool,
 }
@@ -38,6 +42,7 @@ impl Report {
         for (place, items) in later.by_backend {
             *self.by_backend.entry(place).or_default() += items;
         }
+        self.events.extend(later.events);
         self.more = later.more;
     }
 }

@@ -22,7 +22,7 @@ use crate::budget::Budget;
 use crate::metrics::Metrics;
 use crate::report::{Outcome, Report, RunReport};
 use crate::schedule::Scheduled;
-use crate::{Error, Schedule};
+use crate::{Error, Event, Schedule};
 
 use run::{Asked, Ended};
 pub use view::WorkerView;
@@ -40,19 +40,27 @@ pub trait Worker: Send + Sync {
     /// Its name, as the outside world knows it.
     fn name(&self) -> &'static str;
 
-    /// Does one bounded batch. It may be dropped anywhere when it takes too long: what it claimed
-    /// is then free again in time.
-    async fn tick(&self) -> Result<Report, Error>;
+    /// Does one bounded batch and notes what it did as it goes, so that a tick which fails leaves
+    /// out nothing. It may be dropped anywhere when it takes too long: what it claimed is then
+    /// free again in time.
+    async fn tick(&self, report: &mut Report) -> Result<(), Error>;
 }
 
-/// Hears of every run that did something or failed.
+/// Hears of every run that did something or failed, and of what happened in it.
+#[async_trait]
 pub trait RunObserver: Send + Sync {
+    /// Things happened in a run that goes on.
+    async fn happened(&self, worker: &'static str, run_id: &str, events: Vec<Event>);
+
     /// A run has ended.
     fn observed(&self, run: &RunReport);
 }
 
 /// Nobody.
+#[async_trait]
 impl RunObserver for () {
+    async fn happened(&self, _worker: &'static str, _run_id: &str, _events: Vec<Event>) {}
+
     fn observed(&self, _run: &RunReport) {}
 }
 

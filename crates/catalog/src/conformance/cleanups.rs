@@ -110,9 +110,12 @@ pub async fn stale_claims_are_freed_once(scene: &Scene) {
     let (young, rest) = scene.claim(2).await;
     scene.clock.advance(Duration::from_mins(1));
     let grace = Duration::from_mins(10);
-    let freed = scene.catalog.free_stale_claims(grace).await.expect("freed");
-    assert_eq!(freed, [backend("disk"), backend("disk")]);
-    assert_eq!(scene.catalog.free_stale_claims(grace).await.expect("freed"), []);
+    let freed = scene.catalog.free_stale_claims(grace, scene.token()).await.expect("freed");
+    let named: Vec<_> = freed.iter().map(|claim| (&claim.backend, &claim.physical_key)).collect();
+    let expected: Vec<_> = claimed.iter().map(|cleanup| (&cleanup.backend, &cleanup.physical_key)).collect();
+    assert_eq!(named, expected, "and who held it: {freed:?}");
+    assert!(freed.iter().all(|claim| !claim.claimed_by.is_empty()));
+    assert_eq!(scene.catalog.free_stale_claims(grace, scene.token()).await.expect("freed"), []);
     assert_eq!(scene.settle(old, &claimed, &Outcome::Done).await, 0);
     assert_eq!(scene.settle(young, &rest, &Outcome::Done).await, 1);
     let (_, again) = scene.claim(9).await;

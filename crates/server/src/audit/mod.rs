@@ -17,10 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use async_trait::async_trait;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use s3o_model::clock::{Clock, Timestamp};
-use s3o_workers::{RunObserver, RunReport};
+use s3o_model::names::BackendName;
+use s3o_workers::{Alarm, Event, RunObserver, RunReport};
 use serde::Serialize;
 use serde_json::json;
 use time::OffsetDateTime;
@@ -177,7 +179,21 @@ fn text_of(moment: Timestamp) -> String {
     text.unwrap_or_else(|| moment.to_string())
 }
 
+impl Alarm for Audit {
+    fn frozen(&self, backend: &BackendName, reason: &str) {
+        self.backend_frozen(&backend.to_string(), reason);
+    }
+}
+
+#[async_trait]
 impl RunObserver for Audit {
+    async fn happened(&self, worker: &'static str, run_id: &str, events: Vec<Event>) {
+        for event in &events {
+            self.room().await;
+            self.record(event.name, Cause::Run(run_id), worker, event);
+        }
+    }
+
     fn observed(&self, run: &RunReport) {
         self.worker_run(run);
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Room, Slot};
 use crate::report::{Outcome, Report, RunReport};
-use crate::{Error, Kind};
+use crate::{Error, Kind, Schedule};
 
 /// How long one run may go on while full batches come back.
 const RUN_BUDGET: Duration = Duration::from_mins(1);
@@ -67,9 +67,9 @@ impl Room {
             Ok(Some(Locked::By(holder))) => (None, Came::skipped(holder)),
             Ok(Some(Locked::Held(lock))) => {
                 let lock = Arc::new(lock);
-                (Some(Arc::clone(&lock)), self.work(slot, Some(lock)).await)
+                (Some(Arc::clone(&lock)), self.work(slot, &run_id, Some(lock)).await)
             }
-            Ok(None) => (None, self.work(slot, None).await),
+            Ok(None) => (None, self.work(slot, &run_id, None).await),
             Err(error) => (None, Came::failed(&error)),
         };
         let Came { outcome, work, error, holder } = result;
@@ -117,11 +117,12 @@ impl Room {
         }
     }
 
-    async fn work(self: &Arc<Self>, slot: &Arc<Slot>, lock: Option<Arc<Lock>>) -> Came {
+    async fn work(self: &Arc<Self>, slot: &Arc<Slot>, run_id: &str, lock: Option<Arc<Lock>>) -> Came {
         let progress = Arc::new(Mutex::default());
+        let ticks = Ticks { room: Arc::clone(self), slot: Arc::clone(slot), lock, progress: Arc::clone(&progress) };
         // A task of its own: a panic ends the run, not the runner; dropping the set ends the task.
         let mut task = JoinSet::new();
-        task.spawn(ticks(Arc::clone(self), Arc::clone(slot), lock, Arc::clone(&progress)));
+        task.spawn(ticks.go_on(run_id.to_owned()));
         let (outcome, error) = match task.join_next().await {
             Some(Ok(Ok(()))) | None => (Outcome::Ok, None),
             Some(Ok(Err(fault))) => (Outcome::Error, Some(fault.to_string())),
@@ -214,29 +215,44 @@ fn row(report: &RunReport, (started_at, finished_at): (Timestamp, Timestamp), in
     }
 }
 
-/// Ticks until a batch comes back short, a tick fails, the budget is spent, or the process stops.
-/// What was done is in `progress` whatever happens.
-async fn ticks(
+/// The ticks of one run.
+struct Ticks {
     room: Arc<Room>,
     slot: Arc<Slot>,
     lock: Option<Arc<Lock>>,
+    /// What was done, whatever happens.
     progress: Arc<Mutex<Report>>,
-) -> Result<(), Fault> {
-    let started = Instant::now();
-    let schedule = slot.schedule();
-    loop {
+}
+
+impl Ticks {
+    /// Ticks until a batch comes back short, a tick fails, the budget is spent, or the process stops.
+    async fn go_on(self, run_id: String) -> Result<(), Fault> {
+        let started = Instant::now();
+        loop {
+            let more = self.tick(&run_id).await?;
+            if !more || started.elapsed() > RUN_BUDGET || self.room.stopping.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One tick; says whether another should follow at once.
+    async fn tick(&self, run_id: &str) -> Result<bool, Fault> {
+        let Schedule { kind, deadline, .. } = *self.slot.schedule();
         // Between ticks others get their turn.
-        let permit = room.parts.budget.background(schedule.kind).await;
-        if lock.as_ref().is_some_and(|lock| lock.is_lost()) {
+        let permit = self.room.parts.budget.background(kind).await;
+        if self.lock.as_ref().is_some_and(|lock| lock.is_lost()) {
             return Err(Fault::LockLost);
         }
-        let ticked = timeout(schedule.deadline, slot.scheduled.worker.tick()).await;
+        let mut report = Report::default();
+        let ticked = timeout(deadline, self.slot.scheduled.worker.tick(&mut report)).await;
         drop(permit);
-        let report = ticked.map_err(|_| Fault::TooLong(schedule.deadline))??;
-        let more = report.more;
-        progress.lock().unwrap_or_else(PoisonError::into_inner).absorb(report);
-        if !more || started.elapsed() > RUN_BUDGET || room.stopping.load(Ordering::SeqCst) {
-            return Ok(());
+        let (more, events) = (report.more, std::mem::take(&mut report.events));
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).absorb(report);
+        if !events.is_empty() {
+            self.room.parts.observer.happened(self.slot.name(), run_id, events).await;
         }
+        ticked.map_err(|_| Fault::TooLong(deadline))??;
+        Ok(more)
     }
 }

@@ -9,7 +9,7 @@ use s3o_catalog::{Lock, Locked};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{Kind, Outcome};
+use crate::{Event, Kind, Outcome};
 use house::{Act, HOUR, House, MINUTE, Probe, SECOND, sleep};
 
 #[tokio::test(start_paused = true)]
@@ -98,6 +98,18 @@ async fn failures_put_a_worker_off_further_and_further_and_the_bell_does_not_hel
     assert_eq!(house.history().await.len(), 6, "the failures");
     assert_eq!(house.ears.heard.lock().expect("heard").len(), 6);
     serving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_before_a_failure_is_not_forgotten() {
+    let (house, probe) = (House::new(), Probe::new("expiry", [Act::FailHalfWay]));
+    let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
+    sleep(MINUTE).await;
+    serving.stop().await;
+    let heard = house.ears.heard.lock().expect("heard").clone();
+    assert_eq!((heard[0].outcome, heard[0].items["success"]), (Outcome::Error, 1));
+    let happened = house.ears.happened.lock().expect("happened").clone();
+    assert_eq!(happened, [(heard[0].run_id.clone(), Event::new("scripted.happened"))]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::{Budget, Error, Kind, Report, RunObserver, RunReport, Runner, RunnerParts, Schedule, Scheduled, Worker};
+use crate::{
+    Budget, Error, Event, Kind, Report, RunObserver, RunReport, Runner, RunnerParts, Schedule, Scheduled, Worker,
+};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const MINUTE: Duration = Duration::from_mins(1);
@@ -39,6 +41,8 @@ pub enum Act {
     /// One item after this time, and more is waiting.
     Full(Duration),
     Fail,
+    /// One item and an event, then an error.
+    FailHalfWay,
     Panic,
     /// One item, after this time.
     Takes(Duration),
@@ -84,10 +88,9 @@ impl Worker for Probe {
         self.name
     }
 
-    async fn tick(&self) -> Result<Report, Error> {
+    async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         self.ticks.lock().expect("no panic inside").push(Instant::now());
         let act = self.script.lock().expect("no panic inside").pop_front();
-        let mut report = Report::default();
         match act {
             None => {}
             Some(Act::Did(items)) => report.count("success", items),
@@ -95,6 +98,11 @@ impl Worker for Probe {
                 tokio::time::sleep(duration).await;
                 report.count("success", 1);
                 report.more = true;
+            }
+            Some(Act::FailHalfWay) => {
+                report.count("success", 1);
+                report.events.push(Event::new("scripted.happened"));
+                return Err(Error::NoSuchBackend("scripted".to_owned()));
             }
             Some(Act::Fail) => return Err(Error::NoSuchBackend("scripted".to_owned())),
             Some(Act::Panic) => panic!("scripted"),
@@ -106,7 +114,7 @@ impl Worker for Probe {
                 report.count_at("recovered", &disk);
             }
         }
-        Ok(report)
+        Ok(())
     }
 }
 
@@ -114,10 +122,17 @@ impl Worker for Probe {
 #[derive(Default)]
 pub struct Ears {
     pub heard: Mutex<Vec<RunReport>>,
+    pub happened: Mutex<Vec<(String, Event)>>,
     pub panics: Mutex<bool>,
 }
 
+#[async_trait]
 impl RunObserver for Ears {
+    async fn happened(&self, _worker: &'static str, run_id: &str, events: Vec<Event>) {
+        let told = events.into_iter().map(|event| (run_id.to_owned(), event));
+        self.happened.lock().expect("no panic inside").extend(told);
+    }
+
     fn observed(&self, run: &RunReport) {
         let panics = std::mem::take(&mut *self.panics.lock().expect("no panic inside"));
         assert!(!panics, "told to");

@@ -80,7 +80,7 @@ async fn everyday_life(scene: &Scene) {
     scene.settle(token, &claimed[..1], &later).await;
     scene.settle(token, &claimed[1..2], &Outcome::Deferred).await;
     scene.clock.advance(Duration::from_hours(1));
-    scene.catalog.free_stale_claims(Duration::from_mins(1)).await.expect("freed");
+    scene.catalog.free_stale_claims(Duration::from_mins(1), scene.token()).await.expect("freed");
     scene.catalog.bucket(&bucket_name("life")).await.expect("a look");
     scene.clean_up().await;
     scene.catalog.delete_bucket(bucket).await.expect_err("not empty");
