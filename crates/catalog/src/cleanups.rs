@@ -188,7 +188,7 @@ impl Cleanups for Catalog {
         );
         let stale = unit.run(
             "SELECT backend_name, physical_key, size_bytes, claimed_by FROM cleanup_queue \
-             WHERE token = $1 AND claimed_at <= :now ORDER BY id",
+             WHERE token = $1 AND claimed_at <= :now AND token IS NOT NULL ORDER BY claimed_at, id",
             params![token],
         );
         unit.run(
