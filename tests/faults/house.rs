@@ -13,7 +13,9 @@ use s3o_backend::{Fleet, Memory};
 use s3o_catalog::{Catalog, Cleanups as _, Identities as _, Mode, Quotas as _, Sqlite, SqliteOptions};
 use s3o_catalog::{Driver, unit::Statement};
 use s3o_engine::multipart::{UploadRef, UploadsQuery};
-use s3o_engine::{BodyError, ByteStream, Declared, Engine, EngineParts, Error, GetObject, PutObject, Settings, Wanted};
+use s3o_engine::{
+    BodyError, ByteStream, Declared, Engine, EngineParts, Error, GetObject, IntentMetrics, PutObject, Settings, Wanted,
+};
 use s3o_model::backoff::Backoff;
 use s3o_model::clock::{ManualClock, Timestamp};
 use s3o_model::conditions::{ReadConditions, WriteCondition};
@@ -21,6 +23,7 @@ use s3o_model::entropy::{Entropy, SeededEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::object::Attributes;
+use s3o_model::recovery::Recovery;
 use s3o_workers::{Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -82,14 +85,22 @@ impl House {
             ids: ids.clone(),
             clock: clock.clone(),
             instance,
-            settings: Settings { lease: LEASE, late_write_window: LATE, object_bytes_max: 1 << 40 },
+            settings: Settings {
+                lease: LEASE,
+                late_write_window: LATE,
+                object_bytes_max: 1 << 40,
+                announce: true,
+                recovery: Recovery::Promote,
+            },
             cleanup_bell: bell.clone(),
+            metrics: IntentMetrics::default(),
+            alarm: Arc::new(()),
         });
         let cleanup = Cleanup {
             cleanups: catalog.clone(),
             contents: catalog.clone(),
-            fleet,
-            identity,
+            fleet: fleet.clone(),
+            identity: identity.clone(),
             ids: ids.clone(),
             instance,
             clock: clock.clone(),
@@ -104,8 +115,19 @@ impl House {
         };
         let reaper = PendingReaper {
             intents: catalog.clone(),
+            objects: catalog.clone(),
+            fleet,
+            identity,
             ids,
-            settings: ReaperSettings { batch_size: 100, late_write_window: LATE },
+            metrics: IntentMetrics::default(),
+            settings: ReaperSettings {
+                batch_size: 100,
+                concurrency: 4,
+                hold: LEASE,
+                rest_min: Duration::from_mins(1),
+                late_write_window: LATE,
+                recovery: Recovery::Promote,
+            },
             cleanup_bell: bell,
         };
         engine.create_bucket(&bucket()).await.expect("a bucket");

@@ -13,6 +13,8 @@ pub enum Verdict {
     PreconditionFailed,
     /// The intent is no longer ours: its lease ran out.
     Fenced,
+    /// A later change of the key was acknowledged.
+    Superseded,
     /// The backend has no room.
     NoRoom,
     /// The backend takes no writes: frozen, draining or unknown.

@@ -1,17 +1,19 @@
 //! Intents in the catalog: announced before bytes are written, renewed while they are, and turned
 //! into cleanups when the write came to nothing.
 
+mod expired;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
 use s3o_model::cleanup::BackendUpload;
 use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::ids::{ClaimToken, InstanceId, IntentId, WriteId};
-use s3o_model::intent::{FencedIntent, Intent, IntentKind};
+use s3o_model::intent::{Expired, Intent, IntentKind};
 
 use crate::error::{Error, Verdict};
 use crate::objects::BUCKET_STANDS;
-use crate::unit::{Row, Unit, json};
+use crate::unit::{Unit, json};
 use crate::{Catalog, params};
 
 /// Everything that is announced for one copy of a write.
@@ -61,11 +63,22 @@ pub trait Intents: Send + Sync {
     /// that is in doubt, and so tells whether that commit happened.
     async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error>;
 
-    /// Queues the bytes of a write that was fenced, again, now that the write has ended.
+    /// Queues the bytes of a write that was fenced, again, now that the write has ended; unless the
+    /// reaper finished the write or still holds it.
     async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error>;
 
-    /// Fences intents whose lease ran out and turns them into cleanups, at most `limit` writes.
-    async fn reap(&self, token: ClaimToken, limit: usize, late: Duration) -> Result<Vec<FencedIntent>, Error>;
+    /// Fences intents whose lease ran out and claims them for `hold`, at most `limit` writes, all
+    /// copies of each. Whoever does not resolve them in time loses them to the next who asks.
+    async fn claim_expired(&self, token: ClaimToken, limit: usize, hold: Duration) -> Result<Vec<Expired>, Error>;
+
+    /// Claims for longer what is still claimed.
+    async fn hold_expired(&self, token: ClaimToken, hold: Duration) -> Result<(), Error>;
+
+    /// Turns a claimed write into cleanups that look out for it for `late`; `false` if the claim was lost.
+    async fn abandon(&self, token: ClaimToken, write: WriteId, late: Duration) -> Result<bool, Error>;
+
+    /// Leaves a claimed write for later; `false` if the claim was lost.
+    async fn postpone(&self, token: ClaimToken, write: WriteId, rest: Duration) -> Result<bool, Error>;
 
     /// Ends the leases and claims of processes that are known to be dead. Only for a catalog
     /// that one process owns.
@@ -77,8 +90,8 @@ pub trait Intents: Send + Sync {
 
 const STAGE: &str = "INSERT INTO pending_objects \
      (id, write_id, kind, bucket_id, key, upload_id, part_number, backend_name, physical_key, size_bytes, stripe, \
-      owner, lease_until, created_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $13, $11, :now + $12, :now) RETURNING lease_until";
+      owner, lease_until, created_at, draft) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $13, $11, :now + $12, :now, $14) RETURNING lease_until";
 
 /// Locked before room is judged, so that the sum which decides is that of everybody before.
 const ENTER_STRIPE: &str = "SELECT stripe FROM backend_quotas WHERE backend_name = $1 AND stripe = $2 /*lock*/";
@@ -93,45 +106,11 @@ const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes
 const OPEN_UPLOAD: &str = "SELECT id FROM multipart_uploads \
      WHERE id = $1 AND bucket_id = $2 AND key = $3 AND state = 'open' /*share*/";
 
-/// Turns intents into cleanups: `$1` selects them by `marker`, `$2` is the end of the window in
-/// which they may still land, as a delay, or null.
-macro_rules! enqueue {
-    ($marker:literal) => {
-        [
-            concat!(
-                "INSERT INTO cleanup_queue (backend_name, physical_key, backend_version, backend_upload, size_bytes, ",
-                "stripe, reason, due, absent_ok_after, created_at) ",
-                "SELECT backend_name, physical_key, backend_version, backend_upload, size_bytes, stripe, ",
-                "CASE kind WHEN 'part' THEN 'multipart' ELSE 'put_orphan' END, :now, :now + $2, :now ",
-                "FROM pending_objects WHERE physical_key IS NOT NULL AND ",
-                $marker
-            ),
-            concat!(
-                "UPDATE backend_quotas SET reserved_bytes = reserved_bytes - s.n, orphan_bytes = orphan_bytes + s.n ",
-                "FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM pending_objects WHERE ",
-                $marker,
-                " GROUP BY backend_name, stripe) s ",
-                "WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe"
-            ),
-            concat!("DELETE FROM pending_objects WHERE ", $marker),
-        ]
-    };
-}
-
 fn kind_columns(kind: IntentKind) -> (&'static str, Option<s3o_model::ids::UploadId>, Option<u32>) {
     match kind {
         IntentKind::Object => ("object", None, None),
         IntentKind::Part { upload, number } => ("part", Some(upload), Some(number)),
     }
-}
-
-fn fenced(row: &Row) -> Result<FencedIntent, Error> {
-    Ok(FencedIntent {
-        id: row.parse(0)?,
-        backend: row.parse(1)?,
-        physical_key: row.text(2)?.to_owned(),
-        size_bytes: row.size(3)?,
-    })
 }
 
 #[async_trait]
@@ -166,6 +145,7 @@ impl Intents for Catalog {
                 stage.owner,
                 millis_of(stage.lease),
                 stripe,
+                intent.draft.as_ref().map(json),
             ],
         );
         unit.run(ENTER_STRIPE, params![&intent.backend, stripe]);
@@ -201,7 +181,7 @@ impl Intents for Catalog {
     }
 
     async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error> {
-        const ENQUEUE: [&str; 3] = enqueue!("write_id = $1 AND state = 'open'");
+        const ENQUEUE: [&str; 3] = expired::enqueue!("write_id = $1 AND state = 'open'", "$2");
         let window = match late {
             Late::No => None,
             Late::Within(window) => Some(millis_of(window)),
@@ -221,48 +201,23 @@ impl Intents for Catalog {
     }
 
     async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error> {
-        let mut unit = Unit::new("requeue");
-        unit.run(
-            "SELECT id FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2 /*lock*/",
-            params![&intent.backend, &intent.physical_key],
-        );
-        // The earlier cleanup still stands, or it was settled and its bytes are off the books:
-        // only then are they booked again. Who claimed it may have looked before the bytes landed,
-        // so the claim ends.
-        unit.run(
-            "UPDATE backend_quotas SET orphan_bytes = orphan_bytes + $3 WHERE backend_name = $1 AND stripe = 0 \
-             AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2)",
-            params![&intent.backend, &intent.physical_key, intent.size_bytes],
-        );
-        unit.run(
-            "INSERT INTO cleanup_queue \
-             (backend_name, physical_key, size_bytes, stripe, reason, due, created_at, backend_version) \
-             VALUES ($1, $2, $3, 0, 'put_orphan', :now, :now, $4) \
-             ON CONFLICT (backend_name, physical_key) DO UPDATE SET due = excluded.due, \
-             token = NULL, claimed_by = NULL, claimed_at = NULL, \
-             backend_version = COALESCE(excluded.backend_version, cleanup_queue.backend_version)",
-            params![&intent.backend, &intent.physical_key, intent.size_bytes, backend_version],
-        );
-        self.write(unit).await.map(drop)
+        expired::requeue(self, intent, backend_version).await
     }
 
-    async fn reap(&self, token: ClaimToken, limit: usize, late: Duration) -> Result<Vec<FencedIntent>, Error> {
-        const ENQUEUE: [&str; 3] = enqueue!("token = $1");
-        const DUE: &str = "SELECT 1 FROM pending_objects WHERE lease_until <= :now LIMIT 1";
-        if self.read(DUE, vec![]).await?.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut unit = Unit::new("reap");
-        let fence = unit.run(
-            "UPDATE pending_objects SET state = 'aborting', token = $1 WHERE write_id IN \
-             (SELECT write_id FROM pending_objects WHERE lease_until <= :now ORDER BY lease_until LIMIT $2 /*skip*/) \
-             RETURNING id, backend_name, physical_key, size_bytes",
-            params![token, limit],
-        );
-        for sql in ENQUEUE {
-            unit.run(sql, params![token, millis_of(late)]);
-        }
-        self.write(unit).await?[fence].rows.iter().map(fenced).collect()
+    async fn claim_expired(&self, token: ClaimToken, limit: usize, hold: Duration) -> Result<Vec<Expired>, Error> {
+        expired::claim(self, token, limit, hold).await
+    }
+
+    async fn hold_expired(&self, token: ClaimToken, hold: Duration) -> Result<(), Error> {
+        expired::hold(self, token, hold).await
+    }
+
+    async fn abandon(&self, token: ClaimToken, write: WriteId, late: Duration) -> Result<bool, Error> {
+        expired::abandon(self, token, write, late).await
+    }
+
+    async fn postpone(&self, token: ClaimToken, write: WriteId, rest: Duration) -> Result<bool, Error> {
+        expired::postpone(self, token, write, rest).await
     }
 
     async fn take_over(&self) -> Result<(), Error> {

@@ -13,7 +13,7 @@ use s3o_model::clock::Timestamp;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::content::{Location, Piece};
 use s3o_model::etag::{ETag, Md5, Sha256};
-use s3o_model::ids::{BucketId, ClaimToken, ContentId, IntentId, WriteId};
+use s3o_model::ids::{BucketId, ClaimToken, ContentId};
 use s3o_model::listing::{ListPage, ListQuery};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
@@ -22,6 +22,7 @@ pub use upsert::PutRow;
 pub(crate) use upsert::upsert_object;
 
 use crate::error::{Error, Verdict};
+use crate::landed::Landed;
 use crate::release::{NONE, Release, Selector};
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
@@ -49,10 +50,8 @@ pub struct WholeContent {
 /// A written body that becomes an object.
 #[derive(Debug, Clone)]
 pub struct CommitPut {
-    /// The write whose intents are open.
-    pub write: WriteId,
-    /// How many copies it has.
-    pub copies: usize,
+    /// The bytes.
+    pub landed: Landed,
     /// The new content.
     pub content: ContentId,
     /// Its digest.
@@ -63,8 +62,6 @@ pub struct CommitPut {
     pub row: PutRow,
     /// When it may be stored.
     pub condition: WriteCondition,
-    /// The version ids that backends gave.
-    pub backend_versions: Vec<(IntentId, String)>,
 }
 
 /// A row that was written.
@@ -100,7 +97,7 @@ pub trait Objects: Send + Sync {
 
     /// Makes a written body visible: its intents become locations, the object's row refers to
     /// them, and what the row referred to before is released. Fails as `Fenced` if an intent is
-    /// no longer open.
+    /// no longer held, `Superseded` if the writer is gone and a later change was acknowledged.
     async fn commit_put(&self, put: CommitPut) -> Result<Committed, Error>;
 
     /// Makes a row that refers to content which is already there. Fails as `ResolveAgain` if that
@@ -150,48 +147,15 @@ pub(crate) static DISPLACED: LazyLock<Release> = LazyLock::new(|| {
     })
 });
 
-/// Locks the open intents of a key, before any content is locked.
+/// Locks the intents of a key, before any content is locked.
 pub(crate) const LOCK_INTENTS: &str =
-    "SELECT id FROM pending_objects WHERE bucket_id = $1 AND key = $2 AND state = 'open' ORDER BY id /*lock*/";
+    "SELECT id FROM pending_objects WHERE bucket_id = $1 AND key = $2 ORDER BY id /*lock*/";
 
 /// Tells the reaper that a later change of this key was acknowledged.
 pub(crate) const SUPERSEDE: &str = "UPDATE pending_objects SET superseded = 1 \
-     WHERE bucket_id = $1 AND key = $2 AND state = 'open' AND superseded = 0";
+     WHERE bucket_id = $1 AND key = $2 AND superseded = 0";
 
 pub(crate) const BUCKET_STANDS: &str = "SELECT id FROM buckets WHERE id = $1 /*share*/";
-
-/// The statements that turn a write's open intents into locations of `content`.
-pub(crate) fn settle_intents(unit: &mut Unit, write: WriteId, content: ContentId) {
-    let key = || params![write, content];
-    unit.run(
-        "INSERT INTO object_locations \
-         (content_id, backend_name, physical_key, backend_version, size_bytes, stripe, state, verified_at) \
-         SELECT $2, backend_name, physical_key, backend_version, size_bytes, stripe, 'present', :now \
-         FROM pending_objects WHERE write_id = $1",
-        key(),
-    );
-    unit.run(
-        "UPDATE backend_quotas SET reserved_bytes = reserved_bytes - s.n, used_bytes = used_bytes + s.n \
-         FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM pending_objects \
-         WHERE write_id = $1 GROUP BY backend_name, stripe) s \
-         WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe",
-        key(),
-    );
-    unit.run("DELETE FROM pending_objects WHERE write_id = $1", key());
-}
-
-/// The statements that check that a write is still ours and note what its backends answered.
-pub(crate) fn hold_intents(unit: &mut Unit, write: WriteId, copies: usize, versions: &[(IntentId, String)]) {
-    unit.exactly(
-        copies,
-        "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
-        params![write],
-        Verdict::Fenced,
-    );
-    for (intent, version) in versions {
-        unit.run("UPDATE pending_objects SET backend_version = $2 WHERE id = $1", params![*intent, version]);
-    }
-}
 
 pub(crate) const INSERT_WHOLE: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count) \
      VALUES ($1, 'whole', $2, $3, $4, 1)";
@@ -228,9 +192,9 @@ impl Objects for Catalog {
         unit.run(INSERT_WHOLE, params![put.content, sha256, put.md5.to_string(), put.row.size_bytes]);
         let written = upsert_object(&mut unit, &put.row, put.content, &put.condition);
         unit.run(LOCK_INTENTS, place.clone());
-        hold_intents(&mut unit, put.write, put.copies, &put.backend_versions);
+        put.landed.hold(&mut unit);
         DISPLACED.lock(&mut unit, &place);
-        settle_intents(&mut unit, put.write, put.content);
+        put.landed.settle(&mut unit, put.content);
         DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
         Committed::from_row(&self.write(unit).await?[written].rows[0])

@@ -11,14 +11,14 @@ use s3o_model::cleanup::Reason;
 use s3o_model::clock::Timestamp;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::{Md5, Sha256};
-use s3o_model::ids::{BucketId, ContentId, IntentId, UploadId, WriteId};
+use s3o_model::ids::{BucketId, ContentId, UploadId};
 use s3o_model::multipart::{CompletedAnswer, Part, Upload};
 use s3o_model::object::Attributes;
 
 use crate::error::{Error, Verdict};
+use crate::landed::Landed;
 use crate::objects::{
-    BUCKET_STANDS, Committed, DISPLACED, INSERT_WHOLE, LOCK_INTENTS, SUPERSEDE, hold_intents, moment, settle_intents,
-    upsert_object,
+    BUCKET_STANDS, Committed, DISPLACED, INSERT_WHOLE, LOCK_INTENTS, SUPERSEDE, moment, upsert_object,
 };
 use crate::release::{NONE, Release, Selector};
 use crate::unit::{Unit, json};
@@ -29,14 +29,10 @@ use crate::{Catalog, PutRow, params};
 pub enum PartSource {
     /// They were just written.
     Written {
-        /// The write whose intents are open.
-        write: WriteId,
-        /// How many copies it has.
-        copies: usize,
+        /// The bytes.
+        landed: Landed,
         /// The digest.
         sha256: Option<Sha256>,
-        /// The version ids that backends gave.
-        backend_versions: Vec<(IntentId, String)>,
     },
     /// They lie in content that is already there.
     Range {
@@ -203,13 +199,13 @@ impl Uploads for Catalog {
         let mut unit = Unit::new("commit_part");
         unit.one(HOLD_OPEN, params![part.upload], Verdict::NoSuchUpload);
         let written = match &part.source {
-            PartSource::Written { write, copies, sha256, backend_versions } => {
+            PartSource::Written { landed, sha256 } => {
                 let sha256 = sha256.map(|digest| digest.to_string());
                 unit.run(INSERT_WHOLE, params![part.content, sha256, part.md5.to_string(), part.length]);
                 let written = upsert_part(&mut unit, &part, 0);
-                hold_intents(&mut unit, *write, *copies, backend_versions);
+                landed.hold(&mut unit);
                 DISPLACED_PART.lock(&mut unit, &place);
-                settle_intents(&mut unit, *write, part.content);
+                landed.settle(&mut unit, part.content);
                 written
             }
             PartSource::Range { offset } => refer_to_range(&mut unit, &part, *offset),

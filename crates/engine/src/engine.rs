@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Buckets, Catalog, Committed, Intents, Objects, Resolved, Uploads};
+use s3o_catalog::{Buckets, Catalog, Committed, Intents, Objects, Quotas, Resolved, Uploads};
 use s3o_model::bucket::Bucket;
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::intent::renewal_interval;
-use s3o_model::names::{BucketName, ObjectKey};
+use s3o_model::names::{BackendName, BucketName, ObjectKey};
+use s3o_model::recovery::Recovery;
 use tokio::sync::Notify;
 
 use crate::Error;
 use crate::leases::Leases;
+use crate::metrics::IntentMetrics;
 use crate::tasks::Tasks;
 
 /// How the engine works.
@@ -25,6 +27,22 @@ pub struct Settings {
     pub late_write_window: Duration,
     /// The largest object, in bytes.
     pub object_bytes_max: u64,
+    /// Whether writes are announced before they happen. Without it a crash between a write and its
+    /// commit leaves bytes that no row knows.
+    pub announce: bool,
+    /// Whether writes whose writer is gone are finished.
+    pub recovery: Recovery,
+}
+
+/// Hears of bytes that no row knows of.
+pub trait OrphanAlarm: Send + Sync {
+    /// Bytes were written without an intent and could be neither committed nor queued.
+    fn orphaned(&self, backend: &BackendName, physical_key: &str, size_bytes: u64, error: &str);
+}
+
+/// Nobody.
+impl OrphanAlarm for () {
+    fn orphaned(&self, _backend: &BackendName, _physical_key: &str, _size_bytes: u64, _error: &str) {}
 }
 
 /// What an engine is made of.
@@ -43,6 +61,10 @@ pub struct Parts {
     pub settings: Settings,
     /// Rung when bytes are to be deleted.
     pub cleanup_bell: Arc<Notify>,
+    /// Counts what becomes of announced writes.
+    pub metrics: IntentMetrics,
+    /// Hears of bytes that no row knows of.
+    pub alarm: Arc<dyn OrphanAlarm>,
 }
 
 /// Does what requests ask. Clones are the same engine.
@@ -52,12 +74,15 @@ pub struct Engine {
     pub(crate) objects: Arc<dyn Objects>,
     pub(crate) uploads: Arc<dyn Uploads>,
     pub(crate) intents: Arc<dyn Intents>,
+    pub(crate) quotas: Arc<dyn Quotas>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ids: IdSource,
     pub(crate) instance: InstanceId,
     pub(crate) settings: Settings,
     pub(crate) leases: Leases,
     pub(crate) tasks: Tasks,
+    pub(crate) metrics: IntentMetrics,
+    pub(crate) alarm: Arc<dyn OrphanAlarm>,
     clock: Arc<dyn Clock>,
     cleanup_bell: Arc<Notify>,
 }
@@ -66,18 +91,21 @@ impl Engine {
     /// An engine of these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { catalog, fleet, ids, clock, instance, settings, cleanup_bell } = parts;
+        let Parts { catalog, fleet, ids, clock, instance, settings, cleanup_bell, metrics, alarm } = parts;
         Self {
             buckets: catalog.clone(),
             objects: catalog.clone(),
             uploads: catalog.clone(),
-            intents: catalog,
+            intents: catalog.clone(),
+            quotas: catalog,
             fleet,
             ids,
             instance,
             settings,
             leases: Leases::default(),
             tasks: Tasks::default(),
+            metrics,
+            alarm,
             clock,
             cleanup_bell,
         }

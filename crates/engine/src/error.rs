@@ -85,7 +85,9 @@ impl From<s3o_catalog::Error> for Error {
                 Verdict::NoSuchUpload => Self::NoSuchUpload,
                 Verdict::NoSuchObject => Self::NoSuchKey,
                 Verdict::PreconditionFailed => Self::PreconditionFailed("If-Match or If-None-Match"),
-                Verdict::Fenced => Self::Away("the write took too long and was given up".to_owned()),
+                Verdict::Fenced | Verdict::Superseded => {
+                    Self::Away("the write took too long and was given up".to_owned())
+                }
                 Verdict::NoRoom => Self::NoRoom,
                 Verdict::Closed => Self::Away("no backend takes writes now".to_owned()),
                 Verdict::RunAgain | Verdict::ResolveAgain => Self::Conflict,

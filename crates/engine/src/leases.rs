@@ -50,6 +50,14 @@ impl Drop for Lease {
     }
 }
 
+impl Lease {
+    /// For a write that nobody else knows of: nobody can take it away.
+    #[must_use]
+    pub fn unneeded(intent: IntentId) -> Self {
+        Self { intent, lost: Arc::default(), leases: Leases::default() }
+    }
+}
+
 impl Leases {
     fn entries(&self) -> MutexGuard<'_, HashMap<IntentId, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

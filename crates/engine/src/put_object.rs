@@ -6,11 +6,12 @@ use s3o_backend::ByteStream;
 use s3o_catalog::{CommitPut, PutRow};
 use s3o_model::checksum::{Algorithm, Checksum};
 use s3o_model::conditions::WriteCondition;
-use s3o_model::etag::{ETag, Md5, Sha256};
+use s3o_model::etag::ETag;
 use s3o_model::ids::{ContentId, VersionId};
-use s3o_model::intent::IntentKind;
+use s3o_model::intent::{DeclaredDigests, Draft, IntentKind};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Object};
+use s3o_model::recovery::Recovery;
 
 use crate::write::{Fate, Target, WrittenBytes};
 use crate::{Engine, Error};
@@ -18,12 +19,8 @@ use crate::{Engine, Error};
 /// What the sender says of the bytes before or after sending them; each is verified.
 #[derive(Default)]
 pub struct Declared {
-    /// `Content-MD5`.
-    pub md5: Option<Md5>,
-    /// The signed payload hash.
-    pub sha256: Option<Sha256>,
-    /// A checksum header.
-    pub checksum: Option<Checksum>,
+    /// What is said before the body.
+    pub digests: DeclaredDigests,
     /// A checksum in the trailer.
     pub trailer: Option<Trailer>,
     /// A checksum that the sender wants computed though it declares none.
@@ -70,7 +67,7 @@ pub struct Stored {
 impl Declared {
     /// The checksum to compute besides MD5 and SHA-256.
     pub(crate) fn algorithm(&self) -> Option<Algorithm> {
-        let header = self.checksum.as_ref().map(|checksum| checksum.algorithm);
+        let header = self.digests.checksum.as_ref().map(|checksum| checksum.algorithm);
         header.or(self.trailer.as_ref().map(|trailer| trailer.algorithm)).or(self.compute)
     }
 }
@@ -97,6 +94,7 @@ impl Engine {
             bucket_name: &put.bucket,
             key: &put.key,
             size_bytes: put.size_bytes,
+            draft: self.draft(&put),
         };
         let written = self.write_bytes(target, put.body, put.declared).await?;
         let row = PutRow {
@@ -111,20 +109,31 @@ impl Engine {
         self.commit_put(written, row, put.condition).await
     }
 
+    /// What the reaper would need to finish this write; `None` if it could not.
+    fn draft(&self, put: &PutObject) -> Option<Draft> {
+        let declared = put.declared.digests.clone();
+        let wanted = self.settings.recovery == Recovery::Promote && !declared.is_empty();
+        wanted.then(|| Draft {
+            attributes: put.attributes.clone(),
+            condition: put.condition.clone(),
+            declared,
+            checksum: put.declared.algorithm(),
+        })
+    }
+
     async fn commit_put(&self, written: WrittenBytes, row: PutRow, condition: WriteCondition) -> Result<Stored, Error> {
         let stored = Stored { etag: row.etag.clone(), version: row.version, checksum: row.checksum.clone() };
         let commit = CommitPut {
-            write: written.write(),
-            copies: 1,
+            landed: written.landed(),
             content: ContentId::new(self.ids.fresh()),
             md5: written.digests.md5,
             sha256: Some(written.digests.sha256),
             row,
             condition,
-            backend_versions: written.backend_versions(),
         };
         match self.objects.commit_put(commit).await {
             Ok(committed) => {
+                self.settled(&written);
                 self.after_commit(committed);
                 Ok(stored)
             }

@@ -2,12 +2,13 @@
 //!
 //! A crash at any step leaves an intent for the reaper, never bytes that nobody knows.
 
+mod direct;
 mod upload;
 
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
-use s3o_catalog::{Late, Stage, Verdict};
+use s3o_catalog::{Landed, Late, Stage, Unannounced, Verdict};
 use s3o_model::ids::{BucketId, IntentId, WriteId};
-use s3o_model::intent::{Intent, IntentKind, lease_holds};
+use s3o_model::intent::{Draft, Intent, IntentKind, lease_holds};
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::physical_key::{NameStyle, physical_key};
 use s3o_model::placement::pack;
@@ -25,11 +26,15 @@ pub(crate) struct Target<'a> {
     pub bucket_name: &'a BucketName,
     pub key: &'a ObjectKey,
     pub size_bytes: u64,
+    /// What the object would be, where the reaper could finish the write.
+    pub draft: Option<Draft>,
 }
 
-/// A write that was announced.
+/// A write that is about to happen.
 pub(crate) struct Staged {
     pub intent: Intent,
+    /// Whether the catalog knows of it.
+    announced: bool,
     backend: SharedBackend,
     lease: Lease,
 }
@@ -42,12 +47,20 @@ pub(crate) struct WrittenBytes {
 }
 
 impl WrittenBytes {
-    pub(crate) fn write(&self) -> WriteId {
-        self.staged.intent.write
-    }
-
-    pub(crate) fn backend_versions(&self) -> Vec<(IntentId, String)> {
-        self.backend_version.iter().map(|version| (self.staged.intent.id, version.clone())).collect()
+    /// The bytes as the catalog commits them.
+    pub(crate) fn landed(&self) -> Landed {
+        let intent = &self.staged.intent;
+        let backend_version = self.backend_version.clone();
+        if !self.staged.announced {
+            return Landed::Unannounced(Unannounced {
+                backend: intent.backend.clone(),
+                physical_key: intent.physical_key.clone(),
+                size_bytes: intent.size_bytes,
+                backend_version,
+            });
+        }
+        let backend_versions = backend_version.into_iter().map(|version| (intent.id, version)).collect();
+        Landed::Announced { write: intent.write, copies: 1, backend_versions }
     }
 }
 
@@ -72,7 +85,10 @@ impl Engine {
 
     /// Announces a write on the first backend that has room.
     async fn stage(&self, target: &Target<'_>) -> Result<Staged, Error> {
-        let views = self.fleet.views();
+        let mut views = self.fleet.views();
+        if !self.settings.announce {
+            direct::fill_in_room(&mut views, &self.quotas.books().await?);
+        }
         let mut refused = match views.iter().find(|view| !view.writable) {
             Some(closed) => Error::Away(format!("backend {} takes no writes now", closed.name)),
             None => Error::NoRoom,
@@ -103,11 +119,17 @@ impl Engine {
             backend: name.clone(),
             physical_key: physical_key(target.bucket_name, target.key, id, self.name_style(name)),
             size_bytes: target.size_bytes,
+            draft: target.draft.clone(),
         };
+        if !self.settings.announce {
+            let lease = Lease::unneeded(intent.id);
+            return Ok(Staged { intent, announced: false, backend, lease });
+        }
         let stage = Stage { intent, owner: self.instance, lease: self.settings.lease };
         let until = self.intents.stage(&stage).await?;
+        self.metrics.announced();
         let lease = self.leases.hold(stage.intent.id, until);
-        Ok(Staged { intent: stage.intent, backend, lease })
+        Ok(Staged { intent: stage.intent, announced: true, backend, lease })
     }
 
     /// How names must look there; a backend that was not reached yet keeps them as they are until
@@ -142,8 +164,14 @@ impl Engine {
     /// Turns the intents of a write that came to nothing into cleanups. If even that fails, the
     /// lease runs out and the reaper does it.
     pub(crate) async fn give_up(&self, staged: &Staged, late: Late) {
+        if !staged.announced {
+            return self.queue_unannounced(staged, None).await;
+        }
         match self.intents.drop_write(staged.intent.write, late).await {
-            Ok(_) => self.ring_for_cleanup(),
+            Ok(_) => {
+                self.metrics.resolved("dropped");
+                self.ring_for_cleanup();
+            }
             Err(error) => tracing::warn!(%error, intent = %staged.intent.id, "intent left to the reaper"),
         }
     }
@@ -151,6 +179,10 @@ impl Engine {
     /// What to do when a commit of written bytes failed; an answer that was lost is looked up.
     pub(crate) async fn not_committed(&self, written: &WrittenBytes, error: &s3o_catalog::Error) -> Fate {
         let staged = &written.staged;
+        if !staged.announced {
+            self.unannounced_not_committed(written, error).await;
+            return Fate::NotCommitted;
+        }
         let fate = match error {
             s3o_catalog::Error::Guard(Verdict::Fenced) => {
                 self.requeue(written).await;
@@ -166,6 +198,13 @@ impl Engine {
         fate
     }
 
+    /// Counts a write that was committed.
+    pub(crate) fn settled(&self, written: &WrittenBytes) {
+        if written.staged.announced {
+            self.metrics.resolved("committed");
+        }
+    }
+
     /// The reaper queued these bytes while they were still on their way; it may have looked before
     /// they landed.
     async fn requeue(&self, written: &WrittenBytes) {
@@ -179,7 +218,10 @@ impl Engine {
     /// ended can only have been committed.
     async fn look_up(&self, staged: &Staged) -> Fate {
         match self.intents.drop_write(staged.intent.write, Late::No).await {
-            Ok(dropped) if !dropped.was_open && lease_holds(staged.lease.until(), dropped.now) => Fate::Committed,
+            Ok(dropped) if !dropped.was_open && lease_holds(staged.lease.until(), dropped.now) => {
+                self.metrics.resolved("committed");
+                Fate::Committed
+            }
             Ok(_) => Fate::NotCommitted,
             Err(error) => {
                 tracing::warn!(%error, intent = %staged.intent.id, "outcome of a commit left to the reaper");
@@ -213,15 +255,9 @@ fn late_after(error: &BackendError, window: std::time::Duration) -> Late {
 fn verification(declared: Declared) -> Verify {
     Box::new(move |digests| {
         let mismatch = |what| Err(BodyError::Mismatch(what));
-        if declared.md5.is_some_and(|md5| md5 != digests.md5) {
-            return mismatch("Content-MD5");
-        }
-        if declared.sha256.is_some_and(|sha256| sha256 != digests.sha256) {
-            return mismatch("x-amz-content-sha256");
-        }
         let computed = digests.checksum.as_ref();
-        if declared.checksum.as_ref().is_some_and(|theirs| Some(&theirs.value) != computed.map(|ours| &ours.value)) {
-            return mismatch("checksum");
+        if let Some(what) = declared.digests.mismatch(digests.md5, digests.sha256, computed) {
+            return mismatch(what);
         }
         match declared.trailer {
             Some(trailer) if (trailer.value)().as_ref() != computed.map(|ours| &ours.value) => mismatch("checksum"),

@@ -1,5 +1,7 @@
 //! Conditional requests: what may proceed, given what there is.
 
+use serde::{Deserialize, Serialize};
+
 use crate::clock::Timestamp;
 use crate::etag::ETag;
 
@@ -66,7 +68,8 @@ impl ReadConditions {
 }
 
 /// The condition of a write; it is a guard in the statement that writes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WriteCondition {
     /// Write whatever is there.
     #[default]

@@ -23,3 +23,4 @@ pub mod physical_key;
 pub mod placement;
 pub mod quota;
 pub mod range;
+pub mod recovery;

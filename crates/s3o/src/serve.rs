@@ -13,7 +13,7 @@ use s3o_catalog::{
     Buckets as _, Catalog, Identities as _, Intents as _, Locks, Mode, Postgres, PostgresLocks, PostgresOptions,
     ProcessLocks, Sqlite, SqliteOptions,
 };
-use s3o_engine::{Engine, EngineParts, Settings};
+use s3o_engine::{Engine, EngineParts, IntentMetrics, Settings};
 use s3o_model::clock::{Clock, SystemClock};
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
@@ -89,6 +89,7 @@ struct Ground {
     audit: Arc<Audit>,
     /// What requests and background work share.
     budget: Arc<Budget>,
+    intent_metrics: IntentMetrics,
 }
 
 impl Ground {
@@ -103,7 +104,18 @@ impl Ground {
         audit.register(&mut registry);
         let (registry, audit) = (Arc::new(Mutex::new(registry)), Arc::new(audit));
         let budget = Budget::new(config.server.max_concurrent_requests);
-        Ok(Self { clock, entropy, ids, instance, cleanup_bell: Arc::default(), registry, audit, budget })
+        let intent_metrics = IntentMetrics::default();
+        Ok(Self {
+            clock,
+            entropy,
+            ids,
+            instance,
+            cleanup_bell: Arc::default(),
+            registry,
+            audit,
+            budget,
+            intent_metrics,
+        })
     }
 
     fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
@@ -128,6 +140,7 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
     let runner = open_runner(&config, &catalog, &fleet, &identity, &ground)?;
     let observer = ground.with_registry(|registry| {
         runner.register(registry);
+        ground.intent_metrics.register(registry, fleet.backends().map(|backend| backend.name().clone()));
         Observer::new(RequestMetrics::register(registry), Arc::clone(&ground.entropy), Arc::clone(&ground.audit))
     });
     let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, Arc::clone(&catalog)));
@@ -277,8 +290,12 @@ fn open_engine(config: &Config, catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, grou
             lease: config.intents.min_age,
             late_write_window: config.intents.late_write_window,
             object_bytes_max: config.server.object_bytes_max,
+            announce: config.intents.enabled,
+            recovery: config.intents.recovery,
         },
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
+        metrics: ground.intent_metrics.clone(),
+        alarm: ground.audit.clone(),
     })
 }
 
@@ -308,10 +325,18 @@ fn open_runner(
     };
     let reaper = PendingReaper {
         intents: catalog.clone(),
+        objects: catalog.clone(),
+        fleet: Arc::clone(fleet),
+        identity: Arc::clone(identity),
         ids: ground.ids.clone(),
+        metrics: ground.intent_metrics.clone(),
         settings: ReaperSettings {
             batch_size: config.intents.batch_size,
+            concurrency: config.intents.concurrency,
+            hold: config.intents.min_age,
+            rest_min: config.intents.reaper_tick,
             late_write_window: config.intents.late_write_window,
+            recovery: config.intents.recovery,
         },
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
     };

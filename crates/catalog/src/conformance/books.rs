@@ -88,7 +88,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "no unit leaves its mark behind",
         "SELECT key FROM objects WHERE token IS NOT NULL \
-         UNION ALL SELECT key FROM pending_objects WHERE token IS NOT NULL OR state <> 'open'",
+         UNION ALL SELECT key FROM pending_objects WHERE token IS NOT NULL AND state = 'open'",
     ),
     (
         "a closed upload that holds parts says so",

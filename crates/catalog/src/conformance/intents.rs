@@ -70,11 +70,11 @@ pub async fn only_renewed_intents_commit(scene: &Scene) {
     scene.wait_almost(LEASE);
     let ends = scene.catalog.renew(&[renewed.id], LEASE).await.expect("renewed");
     assert_eq!(ends, [(renewed.id, scene.now().after(LEASE))]);
-    assert!(scene.catalog.reap(scene.token(), 9, WINDOW).await.expect("reaped").is_empty(), "both leases hold");
+    assert!(scene.reap(9, WINDOW).await.is_empty(), "both leases hold");
     scene.clock.advance(Duration::from_millis(1));
-    let fenced = scene.catalog.reap(scene.token(), 9, WINDOW).await.expect("reaped");
+    let fenced = scene.reap(9, WINDOW).await;
     assert_eq!(fenced.iter().map(|intent| intent.id).collect::<Vec<_>>(), [left.id]);
-    assert_eq!((fenced[0].size_bytes, &fenced[0].physical_key), (7, &left.physical_key));
+    assert_eq!((fenced[0].size_bytes, &fenced[0].place), (7, &Some((backend("disk"), left.physical_key.clone()))));
     refused(scene.commit(&left, WriteCondition::None).await, Verdict::Fenced);
     scene.commit(&renewed, WriteCondition::None).await.expect("committed");
     assert_eq!((scene.booked().await, scene.queued().await), ((5, 7, 0), vec![left.physical_key]));
@@ -85,7 +85,7 @@ pub async fn only_open_intents_are_renewed(scene: &Scene) {
     let bucket = scene.bucket("renew").await;
     let fenced = scene.staged(bucket, "fenced", 5).await;
     scene.clock.advance(LEASE);
-    scene.catalog.reap(scene.token(), 9, WINDOW).await.expect("reaped");
+    scene.reap(9, WINDOW).await;
     let (dropped, committed) = (scene.staged(bucket, "dropped", 5).await, scene.staged(bucket, "committed", 5).await);
     scene.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
     scene.commit(&committed, WriteCondition::None).await.expect("committed");
@@ -103,7 +103,7 @@ pub async fn a_lease_holds_to_its_end(scene: &Scene) {
     scene.clock.advance(Duration::from_millis(1));
     let younger = scene.staged(bucket, "b", 5).await;
     scene.wait_almost(LEASE);
-    let fenced = scene.catalog.reap(scene.token(), 9, WINDOW).await.expect("reaped");
+    let fenced = scene.reap(9, WINDOW).await;
     assert_eq!(fenced.iter().map(|intent| intent.id).collect::<Vec<_>>(), [older.id]);
     scene.commit(&younger, WriteCondition::None).await.expect("committed");
 }
@@ -126,7 +126,7 @@ pub async fn copies_are_fenced_together(scene: &Scene) {
     let intents = three_copies(scene, scene.bucket("copies").await).await;
     scene.clock.advance(LEASE);
     scene.catalog.renew(&[intents[0].id, intents[1].id], LEASE).await.expect("renewed");
-    let fenced = scene.catalog.reap(scene.token(), 1, WINDOW).await.expect("reaped");
+    let fenced = scene.reap(1, WINDOW).await;
     assert_eq!(fenced.len(), 3);
     assert_eq!(windows(scene).await, [Some(scene.now().after(WINDOW).millis()); 3]);
     for name in ["disk", "cloud", "tape"] {
@@ -147,7 +147,7 @@ pub async fn a_reap_is_bounded(scene: &Scene) {
     scene.clock.advance(LEASE);
     let mut reaped = Vec::new();
     for expected in [2, 2, 1, 0] {
-        let mut fenced = scene.catalog.reap(scene.token(), 2, WINDOW).await.expect("reaped");
+        let mut fenced = scene.reap(2, WINDOW).await;
         assert_eq!(fenced.len(), expected);
         fenced.sort_by_key(|intent| intent.id);
         reaped.extend(fenced.into_iter().map(|intent| intent.id));
@@ -188,7 +188,7 @@ pub async fn what_is_known_of_an_upload_reaches_cleanup(scene: &Scene) {
 pub async fn a_requeued_write_is_booked_once(scene: &Scene) {
     let intent = scene.staged(scene.bucket("requeue").await, "a", 5).await;
     scene.clock.advance(LEASE);
-    scene.catalog.reap(scene.token(), 9, WINDOW).await.expect("reaped");
+    scene.reap(9, WINDOW).await;
     for _ in 0..2 {
         scene.catalog.requeue(&intent, Some("v7")).await.expect("queued");
         assert_eq!((scene.booked().await, scene.queued().await.len()), ((0, 5, 0), 1));
@@ -231,7 +231,7 @@ pub async fn a_takeover_ends_leases_and_claims(scene: &Scene) {
     scene.catalog.take_over().await.expect("taken over");
     assert_eq!(scene.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await, 0);
     assert_eq!(scene.claim(9).await.1.len(), 1);
-    let fenced = scene.catalog.reap(scene.token(), 9, WINDOW).await.expect("reaped");
+    let fenced = scene.reap(9, WINDOW).await;
     assert_eq!(fenced.iter().map(|fenced| fenced.id).collect::<Vec<_>>(), [intent.id]);
     assert_eq!(scene.catalog.depths().await.expect("counted").intents, 0);
 }

@@ -15,6 +15,7 @@ pub mod listing;
 pub mod objects;
 pub mod quotas;
 pub mod races;
+pub mod recovery;
 pub mod runs;
 pub mod scene;
 pub mod upload_races;
@@ -64,6 +65,9 @@ macro_rules! conformance {
                 pieces_that_others_use_stay, a_count_that_drifted_kills_no_bytes,
                 closed_uploads_let_go_in_bounded_steps, answers_are_kept_for_their_time,
                 condemned_content_is_kept_for_its_time;
+            recovery: a_left_write_is_finished, a_lost_claim_resolves_nothing, a_later_change_supersedes_a_left_write,
+                a_left_write_keeps_its_condition, an_unclear_write_waits, bytes_that_were_finished_are_not_queued,
+                promotion_meets_delete, unannounced_bytes_keep_the_limit;
             quotas: room_ends_at_the_byte, doomed_bytes_still_take_room, a_limit_can_change, no_books_no_room,
                 a_limit_holds_against_many;
             identities: a_cluster_keeps_its_first_name, a_new_backend_has_no_mark, an_unconfirmed_mark_is_kept,
@@ -102,7 +106,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [&str; 14] = [
+    const TOPICS: [&str; 15] = [
         include_str!("books.rs"),
         include_str!("buckets.rs"),
         include_str!("objects.rs"),
@@ -116,6 +120,7 @@ mod tests {
         include_str!("identities.rs"),
         include_str!("runs.rs"),
         include_str!("races.rs"),
+        include_str!("recovery.rs"),
         include_str!("upload_races.rs"),
     ];
 

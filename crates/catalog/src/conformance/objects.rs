@@ -7,8 +7,8 @@ use s3o_model::names::ObjectKey;
 use s3o_model::object::{Attributes, Headers, Tags};
 
 use super::refused;
-use super::scene::{Scene, Standing, at_once, backend, bucket_name, key, md5_of};
-use crate::{Objects, Verdict, params};
+use super::scene::{Scene, Standing, announced, at_once, backend, bucket_name, key, md5_of};
+use crate::{Landed, Objects, Verdict, params};
 
 fn everything() -> Attributes {
     let headers = Headers { content_type: Some("text/ä".into()), expires: Some("0".into()), ..Headers::default() };
@@ -62,7 +62,7 @@ pub async fn copies_become_places_best_first(scene: &Scene) {
     }
     let mut put = scene.put_of(&first, WriteCondition::None);
     refused(scene.catalog.commit_put(put.clone()).await, Verdict::Fenced);
-    put.copies = 3;
+    put.landed = announced(first.write, 3);
     scene.catalog.commit_put(put).await.expect("committed");
     scene.change("UPDATE object_locations SET state = 'suspect' WHERE backend_name = 'cloud'", vec![]).await;
     scene.change("UPDATE object_locations SET state = 'lost' WHERE backend_name = 'disk'", vec![]).await;
@@ -78,7 +78,8 @@ pub async fn an_overwrite_condemns_what_it_displaced(scene: &Scene) {
     let bucket = scene.bucket("over").await;
     let intent = scene.staged(bucket, "a", 5).await;
     let mut put = scene.put_of(&intent, WriteCondition::None);
-    put.backend_versions = vec![(intent.id, "v1".to_owned())];
+    let backend_versions = vec![(intent.id, "v1".to_owned())];
+    put.landed = Landed::Announced { write: intent.write, copies: 1, backend_versions };
     let old = put.content;
     scene.catalog.commit_put(put).await.expect("committed");
     let committed = scene.commit(&scene.staged(bucket, "a", 7).await, WriteCondition::None).await.expect("committed");

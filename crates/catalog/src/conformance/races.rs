@@ -166,7 +166,7 @@ pub async fn reap_meets_commit(scene: &Scene) {
         scene.clock.advance(LEASE);
         let (ours, theirs, write) = (scene.clone(), scene.clone(), intent.clone());
         let commit = async move { ours.commit(&write, WriteCondition::None).await.map(drop) };
-        let reap = async move { theirs.catalog.reap(theirs.token(), 9, Duration::ZERO).await.expect("reaped") };
+        let reap = async move { theirs.reap(9, Duration::ZERO).await };
         match both(commit, reap, round).await {
             (Ok(()), fenced) => assert!(fenced.is_empty(), "{fenced:?}"),
             (outcome, fenced) => {

@@ -21,8 +21,8 @@ use s3o_model::quota::Books;
 
 use crate::unit::{Answer, Row, Statement, Unit, Value};
 use crate::{
-    Buckets, Catalog, CommitPut, Committed, Driver, Error, Identities, Intents, Objects, PutRow, Quotas, Resolved,
-    Stage,
+    Buckets, Catalog, CommitPut, Committed, Driver, Error, Identities, Intents, Landed, Objects, PutRow, Quotas,
+    Resolved, Stage,
 };
 
 /// How long intents of the suite hold.
@@ -79,6 +79,12 @@ pub fn bucket_name(text: &str) -> BucketName {
 #[must_use]
 pub fn md5_of(content: ContentId) -> Md5 {
     Md5(*content.uuid().as_bytes())
+}
+
+/// The bytes of a write whose writer holds its intents.
+#[must_use]
+pub fn announced(write: WriteId, copies: usize) -> Landed {
+    Landed::Announced { write, copies, backend_versions: Vec::new() }
 }
 
 impl Scene {
@@ -175,6 +181,7 @@ impl Scene {
             backend: backend("disk"),
             physical_key: format!("{key}~{id}"),
             size_bytes,
+            draft: None,
         }
     }
 
@@ -210,14 +217,12 @@ impl Scene {
     pub fn put_of(&self, intent: &Intent, condition: WriteCondition) -> CommitPut {
         let content = self.content();
         CommitPut {
-            write: intent.write,
-            copies: 1,
+            landed: announced(intent.write, 1),
             content,
             md5: md5_of(content),
             sha256: None,
             row: self.row(intent.bucket, intent.key.as_str(), content, intent.size_bytes),
             condition,
-            backend_versions: Vec::new(),
         }
     }
 

@@ -104,7 +104,7 @@ pub async fn a_fenced_part_changes_nothing(scene: &Scene) {
     let (_, kept) = scene.part(upload, 1, 5).await;
     let intent = scene.staged_part(upload, 1, 6).await;
     scene.clock.advance(super::scene::LEASE);
-    scene.catalog.reap(scene.token(), 9, std::time::Duration::ZERO).await.expect("reaped");
+    scene.reap(9, std::time::Duration::ZERO).await;
     refused(scene.commit_part(&intent).await, Verdict::Fenced);
     assert_eq!(scene.catalog.parts(upload, 0, 9).await.expect("parts")[0].content, kept);
 }

@@ -1,8 +1,15 @@
 //! The schema, one file per step. Steps are only added, never edited.
 
 /// What SQLite runs, in order; the position (from 1) is the schema's version.
-pub const SQLITE: &[&str] = &[include_str!("sqlite/0001_foundation.sql"), include_str!("sqlite/0002_worker_runs.sql")];
+pub const SQLITE: &[&str] = &[
+    include_str!("sqlite/0001_foundation.sql"),
+    include_str!("sqlite/0002_worker_runs.sql"),
+    include_str!("sqlite/0004_drafts.sql"),
+];
 
 /// What PostgreSQL runs, in order.
-pub const POSTGRES: &[&str] =
-    &[include_str!("postgres/0001_foundation.sql"), include_str!("postgres/0002_worker_runs.sql")];
+pub const POSTGRES: &[&str] = &[
+    include_str!("postgres/0001_foundation.sql"),
+    include_str!("postgres/0002_worker_runs.sql"),
+    include_str!("postgres/0004_drafts.sql"),
+];

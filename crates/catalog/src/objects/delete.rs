@@ -11,8 +11,11 @@ use s3o_model::names::ObjectKey;
 use super::{LOCK_INTENTS, SUPERSEDE};
 use crate::error::{Error, Verdict};
 use crate::release::{NONE, Release, Selector};
-use crate::unit::{Unit, json};
+use crate::unit::{Answer, Unit, json};
 use crate::{Catalog, params};
+
+/// How often a delete is tried while writes of its keys keep appearing.
+const RUNS_MAX: usize = 16;
 
 static MARKED: LazyLock<Release> = LazyLock::new(|| {
     Release::of(&Selector {
@@ -59,8 +62,24 @@ pub(super) async fn delete_one(
     MARKED.lock(&mut unit, &marker);
     MARKED.add_to(&mut unit, &marker, Reason::Delete);
     let gone = unit.run("DELETE FROM objects WHERE token = $1", marker);
-    unit.run(SUPERSEDE, place);
-    Ok(catalog.write(unit).await?[gone].changed == 1)
+    unit.run(SUPERSEDE, place.clone());
+    if if_match.is_none() {
+        unit.exactly(0, "SELECT key FROM objects WHERE bucket_id = $1 AND key = $2", place, Verdict::RunAgain);
+    }
+    Ok(again(catalog, &unit).await?[gone].changed == 1)
+}
+
+/// Runs a unit again while rows appear under its hands. A write whose writer is gone may have been
+/// finished after the rows were marked and before its intent was flagged; the answer to a delete
+/// must not be followed by an object that was written before it.
+async fn again(catalog: &Catalog, unit: &Unit) -> Result<Vec<Answer>, Error> {
+    for _ in 1..RUNS_MAX {
+        match catalog.write(unit.clone()).await {
+            Err(Error::Guard(Verdict::RunAgain)) => {}
+            done => return done,
+        }
+    }
+    catalog.write(unit.clone()).await
 }
 
 /// Many objects of one bucket: marked first, so that every later statement means the same rows.
@@ -82,23 +101,29 @@ pub(super) async fn delete_many(
     }
     unit.run(
         "SELECT q.id FROM pending_objects q JOIN objects o ON o.bucket_id = q.bucket_id AND o.key = q.key \
-         WHERE o.token = $1 AND q.state = 'open' ORDER BY q.id /*lock*/",
+         WHERE o.token = $1 ORDER BY q.id /*lock*/",
         marker.clone(),
     );
     MARKED.lock(&mut unit, &marker);
     MARKED.add_to(&mut unit, &marker, Reason::Delete);
     // Keys that had no row may still have writes under way that this delete comes after.
     unit.run(
-        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $1 AND state = 'open' AND superseded = 0 \
+        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $1 AND superseded = 0 \
          AND key IN TEXTS($2)",
         params![bucket, &plain],
     );
     unit.run(
-        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $2 AND state = 'open' AND superseded = 0 \
+        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $2 AND superseded = 0 \
          AND key IN (SELECT key FROM objects WHERE token = $1)",
         params![token, bucket],
     );
     unit.run("DELETE FROM objects WHERE token = $1", marker);
-    let answers = catalog.write(unit).await?;
+    unit.exactly(
+        0,
+        "SELECT key FROM objects WHERE bucket_id = $1 AND key IN TEXTS($2)",
+        params![bucket, &plain],
+        Verdict::RunAgain,
+    );
+    let answers = again(catalog, &unit).await?;
     places.iter().flat_map(|place| &answers[*place].rows).map(|row| row.parse(0)).collect()
 }

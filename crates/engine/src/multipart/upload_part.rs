@@ -74,15 +74,11 @@ impl Engine {
             length,
             md5: written.digests.md5,
             checksum,
-            source: PartSource::Written {
-                write: written.write(),
-                copies: 1,
-                sha256: Some(written.digests.sha256),
-                backend_versions: written.backend_versions(),
-            },
+            source: PartSource::Written { landed: written.landed(), sha256: Some(written.digests.sha256) },
         };
         match self.uploads.commit_part(commit).await {
             Ok(last_modified) => {
+                self.settled(&written);
                 self.ring_for_cleanup();
                 Ok((stored, last_modified))
             }
@@ -98,7 +94,7 @@ impl Engine {
 /// What a part's bytes are written for.
 pub(super) fn part_target<'a>(upload: &Upload, named: &'a UploadRef, number: u32, size_bytes: u64) -> Target<'a> {
     let kind = IntentKind::Part { upload: upload.id, number };
-    Target { kind, bucket: upload.bucket, bucket_name: &named.bucket, key: &named.key, size_bytes }
+    Target { kind, bucket: upload.bucket, bucket_name: &named.bucket, key: &named.key, size_bytes, draft: None }
 }
 
 /// S3's bounds for a part.

@@ -47,6 +47,9 @@ pub(super) async fn write(
 }
 
 async fn note(engine: &Engine, staged: &Staged, upload: BackendUpload) -> Result<(), BackendError> {
+    if !staged.announced {
+        return Ok(());
+    }
     let noted = engine.intents.note_upload(staged.intent.id, &upload).await;
     noted.map_err(|error| BackendError::Away(error.to_string()))
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use s3o_backend::s3::S3Options;
 use s3o_model::backoff::Backoff;
 use s3o_model::names::{BackendName, BucketName};
+use s3o_model::recovery::Recovery;
 use s3o_server::s3::AccessKey;
 
 pub use faults::Faults;
@@ -116,6 +117,12 @@ pub enum BackendKind {
 /// How writes are announced.
 #[derive(Debug, Clone, Copy)]
 pub struct Intents {
+    /// Whether they are announced at all.
+    pub enabled: bool,
+    /// What is done with writes whose writer is gone.
+    pub recovery: Recovery,
+    /// How many of those are looked at side by side.
+    pub concurrency: usize,
     /// The length of a lease.
     pub min_age: Duration,
     /// How often the reaper looks.

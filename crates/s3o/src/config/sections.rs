@@ -9,6 +9,7 @@ use std::time::Duration;
 use s3o_backend::s3::{PUT_BYTES_MAX, S3Options, Secret};
 use s3o_model::backoff::Backoff;
 use s3o_model::names::{BackendName, BucketName};
+use s3o_model::recovery::Recovery;
 use s3o_server::s3::{Access, AccessKey};
 use serde_json::Value;
 
@@ -204,10 +205,10 @@ fn s3_options(section: &Section<'_>) -> Option<S3Options> {
 
 fn intents(write_path: Section<'_>) -> Intents {
     let section = write_path.section("pending_intents");
-    section.only("enabled", "true");
-    section.only("recovery", "rollback");
-    section.not_built(&["concurrency"]);
     let intents = Intents {
+        enabled: section.read("enabled", flag).unwrap_or(true),
+        recovery: section.read("recovery", recovery).unwrap_or(Recovery::Promote),
+        concurrency: section.count("concurrency", 8),
         min_age: section.duration("min_age", 5 * MINUTE),
         reaper_tick: section.duration("reaper_tick", MINUTE),
         batch_size: section.count("batch_size", 100),
@@ -216,6 +217,18 @@ fn intents(write_path: Section<'_>) -> Intents {
     section.finish();
     write_path.finish();
     intents
+}
+
+fn recovery(text: &str) -> Result<Recovery, String> {
+    match text {
+        "promote" => Ok(Recovery::Promote),
+        "rollback" => Ok(Recovery::Rollback),
+        _ => Err("must be promote or rollback".to_owned()),
+    }
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "must be true or false".to_owned())
 }
 
 fn cleanup(section: Section<'_>) -> CleanupQueue {

@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+use s3o_engine::OrphanAlarm;
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::names::BackendName;
 use s3o_workers::{Alarm, Event, RunObserver, RunReport};
@@ -182,6 +183,14 @@ fn text_of(moment: Timestamp) -> String {
 impl Alarm for Audit {
     fn frozen(&self, backend: &BackendName, reason: &str) {
         self.backend_frozen(&backend.to_string(), reason);
+    }
+}
+
+impl OrphanAlarm for Audit {
+    fn orphaned(&self, backend: &BackendName, physical_key: &str, size_bytes: u64, error: &str) {
+        let fields =
+            json!({"backend": backend, "physical_key": physical_key, "size_bytes": size_bytes, "error": error});
+        self.record("storage.OrphanEnqueueFailed", Cause::Program, "engine", &fields);
     }
 }
 

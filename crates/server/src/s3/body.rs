@@ -10,7 +10,8 @@ use http::HeaderMap;
 use md5::Digest as _;
 use s3o_engine::{BodyError, ByteStream, Declared, Trailer};
 use s3o_model::checksum::Algorithm;
-use s3o_model::etag::Md5;
+use s3o_model::etag::{Md5, Sha256};
+use s3o_model::intent::DeclaredDigests;
 use s3s::dto::StreamingBlob;
 use s3s::{StdError, TrailingHeaders};
 
@@ -75,7 +76,13 @@ pub fn declared(statement: Statement<'_>) -> Result<Declared, Refusal> {
         let message = "Value for x-amz-sdk-checksum-algorithm header does not match the checksum given.";
         return Err(Refusal::because("InvalidRequest", message));
     }
-    Ok(Declared { md5, sha256: None, checksum, trailer, compute: compute.filter(|_| given.is_none()) })
+    let digests = DeclaredDigests { md5, sha256: payload_hash(statement.headers), checksum };
+    Ok(Declared { digests, trailer, compute: compute.filter(|_| given.is_none()) })
+}
+
+/// The signed hash of a body that comes in one piece; other values say how it comes.
+fn payload_hash(headers: &HeaderMap) -> Option<Sha256> {
+    headers.get("x-amz-content-sha256")?.to_str().ok()?.parse().ok()
 }
 
 fn asked_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, Refusal> {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use s3o_model::cleanup::{Cleanup, Outcome};
 use s3o_model::ids::ClaimToken;
+use s3o_model::intent::Expired;
 
-use super::{Scene, backend};
+use super::{LEASE, Scene, backend};
 use crate::{Cleanups, Contents, Intents, Settlement};
 
 impl Scene {
@@ -23,10 +24,20 @@ impl Scene {
         self.catalog.settle_cleanups(token, &settlements).await.expect("settled")
     }
 
+    /// Claims writes whose lease ran out, and gives them up.
+    pub async fn reap(&self, limit: usize, late: Duration) -> Vec<Expired> {
+        let token = self.token();
+        let expired = self.catalog.claim_expired(token, limit, LEASE).await.expect("claimed");
+        for intent in &expired {
+            self.catalog.abandon(token, intent.write, late).await.expect("given up");
+        }
+        expired
+    }
+
     /// Does all that cleanup does until nothing is left, with every graceful delay behind it.
     pub async fn clean_up(&self) {
         self.clock.advance(Duration::from_hours(48));
-        self.catalog.reap(self.token(), 100_000, Duration::ZERO).await.expect("reaped");
+        self.reap(100_000, Duration::ZERO).await;
         while self.catalog.expand_closed_upload().await.expect("a step") {}
         while self.catalog.expand_joined(Duration::ZERO).await.expect("a step") {}
         loop {

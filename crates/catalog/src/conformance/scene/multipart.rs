@@ -6,7 +6,7 @@ use s3o_model::intent::{Intent, IntentKind};
 use s3o_model::multipart::{CompletedAnswer, Upload, UploadState};
 use s3o_model::object::Attributes;
 
-use super::{Scene, md5_of};
+use super::{Scene, announced, md5_of};
 use crate::{CommitPart, CompleteRow, Error, PartSource, Uploads, params};
 
 impl Scene {
@@ -39,7 +39,7 @@ impl Scene {
     pub async fn commit_part(&self, intent: &Intent) -> Result<ContentId, Error> {
         let IntentKind::Part { upload, number } = intent.kind else { panic!("not a part") };
         let content = self.content();
-        let source = PartSource::Written { write: intent.write, copies: 1, sha256: None, backend_versions: Vec::new() };
+        let source = PartSource::Written { landed: announced(intent.write, 1), sha256: None };
         let part = self.part_of(upload, number, (content, intent.size_bytes), source);
         self.catalog.commit_part(part).await.map(|_| content)
     }

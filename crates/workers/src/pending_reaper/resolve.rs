@@ -1,0 +1,138 @@
+//! One write: looked at where that can decide something, then finished, given up or left for later.
+
+use futures_util::future::BoxFuture;
+use s3o_backend::Probe;
+use s3o_catalog::{CommitPut, Error as CatalogError, Landed, PutRow, Verdict};
+use s3o_engine::digest::Digests;
+use s3o_engine::reread;
+use s3o_model::etag::ETag;
+use s3o_model::ids::{ClaimToken, ContentId, VersionId};
+use s3o_model::intent::{Draft, Expired};
+use s3o_model::recovery::{Look, Resolution, after_a_look, rest, without_a_look};
+
+use super::{PendingReaper, Resolved};
+use crate::Error;
+
+/// What a look found, and the digests where the bytes could be read.
+type Seen = (Look, Option<Digests>);
+
+impl PendingReaper {
+    pub(super) fn boxed_resolve(&self, token: ClaimToken, copies: Vec<Expired>) -> BoxFuture<'_, Resolved> {
+        Box::pin(async move {
+            let outcome = self.resolve(token, &copies).await;
+            Resolved { copies, outcome }
+        })
+    }
+
+    async fn resolve(&self, token: ClaimToken, copies: &[Expired]) -> Result<Option<Resolution>, Error> {
+        let first = &copies[0];
+        let (resolution, digests) = match (without_a_look(first, self.settings.recovery), &first.draft) {
+            (Some(resolution), _) => (resolution, None),
+            (None, draft) => {
+                let (look, digests) = self.look_at_all(copies, draft.as_ref()).await?;
+                (after_a_look(look), digests)
+            }
+        };
+        match (resolution, digests) {
+            (Resolution::Promoted, Some(digests)) => self.promote(token, copies, digests).await,
+            (Resolution::Ambiguous(why), _) => {
+                tracing::info!(write = %first.write, why, "intent left for later");
+                let rest = rest(first.age, self.settings.rest_min);
+                let ours = self.intents.postpone(token, first.write, rest).await?;
+                Ok(ours.then_some(Resolution::Ambiguous(why)))
+            }
+            (resolution, _) => self.abandon(token, first, resolution).await,
+        }
+    }
+
+    /// All copies must be what they should: one look that is not decides for all.
+    async fn look_at_all(&self, copies: &[Expired], draft: Option<&Draft>) -> Result<Seen, Error> {
+        let mut seen = (Look::Absent, None);
+        for copy in copies {
+            seen = self.look(copy, draft).await?;
+            if seen.0 != Look::Matches {
+                break;
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn look(&self, copy: &Expired, draft: Option<&Draft>) -> Result<Seen, Error> {
+        let unknown = |why: &str| Ok((Look::Unknown(why.to_owned()), None));
+        let (Some((name, key)), Some(draft)) = (&copy.place, draft) else { return Ok((Look::Absent, None)) };
+        let Some(backend) = self.fleet.get(name) else { return unknown("the backend is not configured") };
+        if !self.identity.permits(backend).await? {
+            return unknown("the backend is frozen or was not reached");
+        }
+        match backend.probe(key).await {
+            Probe::Unknown(why) => return unknown(&why),
+            Probe::Absent => return Ok((Look::Absent, None)),
+            Probe::Present(found) if found.size_bytes != copy.size_bytes => {
+                return Ok((Look::Differs("the bytes have another length"), None));
+            }
+            Probe::Present(_) => {}
+        }
+        match reread(backend.as_ref(), key, copy.size_bytes, draft.checksum).await {
+            Ok(digests) => Ok((compare(draft, &digests), Some(digests))),
+            Err(error) => unknown(&error.to_string()),
+        }
+    }
+
+    async fn promote(
+        &self,
+        token: ClaimToken,
+        copies: &[Expired],
+        digests: Digests,
+    ) -> Result<Option<Resolution>, Error> {
+        let first = &copies[0];
+        let Draft { attributes, condition, .. } = first.draft.clone().unwrap_or_default();
+        let commit = CommitPut {
+            landed: Landed::Reaped { write: first.write, copies: copies.len(), token },
+            content: ContentId::new(self.ids.fresh()),
+            md5: digests.md5,
+            sha256: Some(digests.sha256),
+            row: PutRow {
+                bucket: first.bucket,
+                key: first.key.clone(),
+                version: VersionId::new(self.ids.fresh()),
+                size_bytes: first.size_bytes,
+                etag: ETag::of_whole(digests.md5),
+                checksum: digests.checksum,
+                attributes,
+            },
+            condition,
+        };
+        match self.objects.commit_put(commit).await {
+            Ok(_) => Ok(Some(Resolution::Promoted)),
+            Err(CatalogError::Guard(Verdict::Fenced)) => Ok(None),
+            Err(CatalogError::Guard(verdict)) => self.abandon(token, first, refusal(verdict)).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn abandon(
+        &self,
+        token: ClaimToken,
+        intent: &Expired,
+        resolution: Resolution,
+    ) -> Result<Option<Resolution>, Error> {
+        let ours = self.intents.abandon(token, intent.write, self.settings.late_write_window).await?;
+        Ok(ours.then_some(resolution))
+    }
+}
+
+fn compare(draft: &Draft, digests: &Digests) -> Look {
+    match draft.declared.mismatch(digests.md5, digests.sha256, digests.checksum.as_ref()) {
+        None => Look::Matches,
+        Some(_) => Look::Differs("the bytes are not what was declared"),
+    }
+}
+
+/// Why a write whose bytes are as they should be is not finished.
+const fn refusal(verdict: Verdict) -> Resolution {
+    match verdict {
+        Verdict::Superseded => Resolution::Superseded,
+        Verdict::PreconditionFailed => Resolution::Dropped("its condition does not hold any more"),
+        _ => Resolution::Dropped("the bucket is gone"),
+    }
+}
