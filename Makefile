@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test check bench setup
+.PHONY: run test check fuzz bench setup
 
 run: ## build and serve on embedded defaults: SQLite and a local folder below ./s3o-data
 	$(CARGO) run --release --bin s3o -- serve
@@ -12,6 +12,9 @@ test: ## every test, with what it needs installed, started and stopped again
 
 check: ## all that a machine can judge without running the product
 	scripts/check.sh
+
+fuzz: ## new inputs for every fuzz target, S3O_FUZZ_SECONDS each; TARGET picks some of them by name
+	S3O_FUZZ_SECONDS=$${S3O_FUZZ_SECONDS:-60} $(CARGO) test -p s3o-tests --test fuzz -- --nocapture $(TARGET)
 
 bench: ## build for speed, start a private server, load it, print a table
 	scripts/bench.sh

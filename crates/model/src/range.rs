@@ -44,7 +44,7 @@ impl ByteRange {
     pub fn overlap(&self, start: u64, length: u64) -> Option<Self> {
         let from = self.start.max(start);
         let to = self.end().min(start + length);
-        (from < to).then_some(Self { start: from, length: to - from })
+        (from < to).then(|| Self { start: from, length: to - from })
     }
 }
 
@@ -106,5 +106,7 @@ mod tests {
         let range = ByteRange { start: 5, length: 10 };
         assert_eq!(range.overlap(0, 6), Some(ByteRange { start: 5, length: 1 }));
         assert_eq!(range.overlap(15, 5), None);
+        assert_eq!(range.overlap(0, 2), None);
+        assert_eq!(range.overlap(20, 2), None);
     }
 }

@@ -22,8 +22,12 @@ const LINE_BYTES_MAX: usize = 1024;
 pub fn bounded(headers: &HeaderMap, body: Body) -> Body {
     let Some(kind) = Kind::of(headers) else { return body };
     let mut framing = Framing::new(kind);
-    let frames = body.flat_map(move |item| {
-        let pieces: Vec<Result<Frame<Bytes>, BoxError>> = match item.and_then(|bytes| framing.feed(bytes)) {
+    let frames = body.map(Some).chain(stream::iter([None])).flat_map(move |item| {
+        let fed = match item {
+            Some(item) => item.and_then(|bytes| framing.feed(bytes)),
+            None => framing.end(),
+        };
+        let pieces: Vec<Result<Frame<Bytes>, BoxError>> = match fed {
             Ok(pieces) => pieces.into_iter().map(|piece| Ok(Frame::data(piece))).collect(),
             Err(error) => vec![Err(error)],
         };
@@ -52,7 +56,7 @@ enum State {
     Line(Vec<u8>),
     Chunk(u64),
     ChunkEnd(&'static [u8]),
-    /// Behind the last chunk, or behind something the library will refuse.
+    /// Behind the last chunk.
     Rest,
 }
 
@@ -106,12 +110,20 @@ impl Framing {
         Ok(output)
     }
 
+    /// A body ends behind its last chunk and nowhere else; the library does not mind.
+    fn end(&self) -> Result<Vec<Bytes>, BoxError> {
+        match self.state {
+            State::Rest => Ok(Vec::new()),
+            State::Line(_) | State::Chunk(_) | State::ChunkEnd(_) => Err("aws-chunked: it ends early".into()),
+        }
+    }
+
     fn begin_chunk(&mut self, line: Vec<u8>, output: &mut Vec<Bytes>) -> Result<(), BoxError> {
-        let size = chunk_size(&line);
-        self.state = match size {
-            Some(size) if size > SIGNED_CHUNK_BYTES_MAX && self.kind == Kind::Signed => return Err(malformed()),
-            Some(size) if size > 0 => State::Chunk(size),
-            Some(_) | None => State::Rest,
+        // The library takes more for a size than we do: a line that only it understood would pass unbounded.
+        self.state = match chunk_size(&line).ok_or_else(malformed)? {
+            0 => State::Rest,
+            size if size > SIGNED_CHUNK_BYTES_MAX && self.kind == Kind::Signed => return Err(malformed()),
+            size => State::Chunk(size),
         };
         let announced_anew = self.kind == Kind::Unsigned && matches!(self.state, State::Chunk(_));
         if !announced_anew {
@@ -138,9 +150,11 @@ fn malformed() -> BoxError {
 }
 
 fn chunk_size(line: &[u8]) -> Option<u64> {
-    let line = line.strip_suffix(b"\n")?;
-    let digits = line.split(|byte| matches!(byte, b';' | b'\r')).next()?;
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    let line = std::str::from_utf8(line.strip_suffix(b"\r\n")?).ok()?;
+    let digits = line.split(';').next()?;
+    // Numbers may have a sign, sizes may not.
+    let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|_| plain)
 }
 
 #[cfg(test)]
@@ -173,8 +187,23 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_left_to_the_library_or_refused() {
-        assert_eq!(run(Kind::Unsigned, &["zz\r\nabc"]).unwrap(), "zz\r\nabc");
-        assert_eq!(run(Kind::Unsigned, &["2\r\nabXX"]), None);
+    fn nonsense_is_refused() {
+        for body in ["zz\r\nabc", "2\r\nabXX", "ffffffff \r\nabc", "+2\r\nab", "-0\r\n", "2\nab\r\n", "2\r\r\nab", "\r\n"] {
+            assert_eq!(run(Kind::Unsigned, &[body]), None, "{body:?}");
+            assert_eq!(run(Kind::Signed, &[body]), None, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_ends_behind_its_last_chunk() {
+        let ends = |body: &'static str| {
+            let mut framing = Framing::new(Kind::Unsigned);
+            framing.feed(Bytes::from_static(body.as_bytes())).unwrap();
+            framing.end().is_ok()
+        };
+        assert!(ends("2\r\nab\r\n0\r\n\r\n"));
+        for body in ["", "2\r\na", "2\r\nab", "2\r\nab\r\n", "2\r\nab\r\n0"] {
+            assert!(!ends(body), "{body:?}");
+        }
     }
 }
