@@ -16,7 +16,8 @@ impl Scripted {
         let mut has_length = false;
         for line in head.split(|byte| *byte == b'\n') {
             let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-            has_length |= name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding");
+            has_length |=
+                name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding");
             bytes.extend_from_slice(line);
             bytes.extend_from_slice(b"\r\n");
         }

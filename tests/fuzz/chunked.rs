@@ -69,8 +69,13 @@ pub fn target(door: &mut Keeper, input: &[u8]) {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     let kind = Kind::read(words.next().unwrap_or_default());
-    let sizes: Vec<usize> =
-        words.next().unwrap_or_default().split(',').filter_map(|size| size.parse().ok()).filter(|size| *size > 0).collect();
+    let sizes: Vec<usize> = words
+        .next()
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|size| size.parse().ok())
+        .filter(|size| *size > 0)
+        .collect();
     let mut rng = rng_of(input);
     let mut wire = announced(kind, payload.len(), &mut rng);
     let previous = sign::in_header(&mut wire, Some(kind.payload_name()));
@@ -116,8 +121,11 @@ fn encode(chain: &mut Chain, payload: &[u8], sizes: &[usize]) -> Vec<u8> {
     loop {
         let (chunk, behind) = rest.split_at(sizes.next().unwrap_or(usize::MAX).min(rest.len()));
         rest = behind;
-        let signature =
-            if chain.kind == Kind::UnsignedTrailer { String::new() } else { format!("{SIGNATURE}{}", chain.sign(chunk)) };
+        let signature = if chain.kind == Kind::UnsignedTrailer {
+            String::new()
+        } else {
+            format!("{SIGNATURE}{}", chain.sign(chunk))
+        };
         body.extend_from_slice(format!("{:x}{signature}\r\n", chunk.len()).as_bytes());
         body.extend_from_slice(chunk);
         if chunk.is_empty() {

@@ -30,6 +30,8 @@ use crate::document::Document;
 use crate::requests::Wire;
 
 pub const KEY_ID: &str = "fuzz";
+/// Who may only read, and only in `/other`.
+pub const READER_ID: &str = "reader";
 pub const SECRET: &str = "fuzz-secret";
 pub const REGION: &str = "us-east-1";
 /// What `/bucket/key` holds.
@@ -163,13 +165,14 @@ impl Door {
             max_concurrent_requests: 16,
             budget: Budget::new(16),
         };
-        let key = AccessKey {
-            access_key_id: KEY_ID.to_owned(),
+        let key = |id: &str, buckets: &[&str], access| AccessKey {
+            access_key_id: id.to_owned(),
             secret: SECRET.to_owned(),
-            buckets: Vec::new(),
-            access: Access::Admin,
+            buckets: buckets.iter().map(|&bucket| bucket.to_owned()).collect(),
+            access,
         };
-        let keys = SharedKeys::new(Keys::from_iter([key]));
+        let keys = [key(KEY_ID, &[], Access::Admin), key(READER_ID, &["other"], Access::ReadOnly)];
+        let keys = SharedKeys::new(Keys::from_iter(keys));
         let service = s3::service(Arc::new(engine.clone()), keys, options, observer);
         let (upload, etag, state) = (String::new(), String::new(), Vec::new());
         let mut door = Self { service, engine, memory, driver, upload, etag, state, _folder: folder };

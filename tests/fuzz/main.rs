@@ -20,7 +20,6 @@ mod signatures;
 mod stores;
 mod tokens;
 
-
 use harness::Target;
 
 #[test]

@@ -6,14 +6,55 @@ use fastrand::Rng;
 const SPECIAL: &[u8] = b"\0\t\n\r \"#%&'()*+,-./0:;<=>?@[]_{}~\x01\x7f\x80\xc3\xef\xff";
 /// Numbers at which something may tip over.
 const NUMBERS: [&str; 20] = [
-    "0", "1", "-1", "00", "+1", "4", "5", "10000", "10001", "255", "65536", "2147483647", "2147483648", "4294967296",
-    "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616", "1e3", "0x10",
+    "0",
+    "1",
+    "-1",
+    "00",
+    "+1",
+    "4",
+    "5",
+    "10000",
+    "10001",
+    "255",
+    "65536",
+    "2147483647",
+    "2147483648",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "1e3",
+    "0x10",
 ];
 /// What matters in one place and may be tried in any.
 const WORDS: [&str; 26] = [
-    "\r\n", "\r\n\r\n", "0\r\n\r\n", "%00", "%2F", "%2e%2e", "%FF", "%", "%zz", "+", "..", "//", "&amp;", "&#0;",
-    "&#x1;", "<![CDATA[", "]]>", "<!--", "<?x ?>", "<!DOCTYPE x [<!ENTITY a \"b\">]>", "null", "*", "\"\"", "W/",
-    "\u{feff}", "\u{10ffff}",
+    "\r\n",
+    "\r\n\r\n",
+    "0\r\n\r\n",
+    "%00",
+    "%2F",
+    "%2e%2e",
+    "%FF",
+    "%",
+    "%zz",
+    "+",
+    "..",
+    "//",
+    "&amp;",
+    "&#0;",
+    "&#x1;",
+    "<![CDATA[",
+    "]]>",
+    "<!--",
+    "<?x ?>",
+    "<!DOCTYPE x [<!ENTITY a \"b\">]>",
+    "null",
+    "*",
+    "\"\"",
+    "W/",
+    "\u{feff}",
+    "\u{10ffff}",
 ];
 /// No input grows beyond this.
 const BYTES_MAX: usize = 32 * 1024;
@@ -146,8 +187,8 @@ fn lengthen(bytes: &mut Vec<u8>, rng: &mut Rng) {
 
 /// A generator whose numbers follow from the input alone.
 pub fn rng_of(input: &[u8]) -> Rng {
-    let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = input
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     Rng::with_seed(hash)
 }

@@ -39,8 +39,9 @@ fn read(text: &str) -> Option<RangeSpec> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse::<u64>().unwrap_or(u64::MAX))
     };
+    let wide = |digits: &str| format!("{digits:0>width$}", width = text.len());
     match (number(first), number(last)) {
-        (Some(first), Some(last)) if last < first => None,
+        (Some(_), Some(_)) if wide(last) < wide(first) => None,
         (Some(first), Some(last)) => Some(RangeSpec::From { first, last: Some(last) }),
         (Some(first), None) if last.is_empty() => Some(RangeSpec::From { first, last: None }),
         (None, Some(length)) if first.is_empty() => Some(RangeSpec::Suffix { length }),

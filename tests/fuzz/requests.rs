@@ -7,7 +7,8 @@
 use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 
-use crate::door::{Answer, BODY, Keeper};
+use crate::door::{Answer, BODY, Keeper, READER_ID};
+use crate::mutate::rng_of;
 use crate::sign;
 
 /// A request as it is sent.
@@ -124,10 +125,26 @@ pub fn signed(door: &mut Keeper, input: &[u8]) -> Option<Wire> {
 }
 
 pub fn target(door: &mut Keeper, input: &[u8]) {
+    if rng_of(input).u8(..4) == 0 {
+        check_reader(door, input);
+    }
     let Some(wire) = signed(door, input) else { return };
     let answer = door.send(&wire);
     check_object(&wire, &answer);
     door.renew();
+}
+
+/// Whatever is asked with a key that may only read elsewhere, nothing changes and nothing is told.
+fn check_reader(door: &mut Keeper, input: &[u8]) {
+    let Some((_, mut wire)) = read(door, input) else { return };
+    sign::in_header_as(READER_ID, &mut wire, None);
+    let answer = door.send(&wire);
+    assert!(!answer.changed, "a reader changed something");
+    if answer.status.is_success() {
+        let holds = |text: &[u8]| answer.body.windows(text.len()).any(|piece| piece == text);
+        assert!(!holds(BODY) && !holds(b"<Key>a/1</Key>") && !holds(b"<Name>bucket</Name>"), "{:?}", answer.body);
+        assert!(!answer.headers.contains_key("etag"), "a reader was told of an object");
+    }
 }
 
 /// What is read of `/bucket/key` is a piece of what it holds, and says which one.

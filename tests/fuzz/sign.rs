@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use crate::door::{KEY_ID, REGION, SECRET};
+use crate::door::{KEY_ID, READER_ID, REGION, SECRET};
 use crate::requests::Wire;
 
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -87,7 +87,13 @@ fn canonical_headers(headers: &HeaderMap, names: &[String]) -> String {
     lines
 }
 
-fn request_signature(wire: &Wire, raw_path: &str, names: &[String], payload: &str, (date, region): (&str, &str)) -> String {
+fn request_signature(
+    wire: &Wire,
+    raw_path: &str,
+    names: &[String],
+    payload: &str,
+    (date, region): (&str, &str),
+) -> String {
     let (query, lines) = (canonical_query(&wire.uri), canonical_headers(&wire.headers, names));
     let request = format!("{}\n{raw_path}\n{query}\n{lines}\n{}\n{payload}", wire.method, names.join(";"));
     let day = date.get(..8).unwrap_or_default();
@@ -113,17 +119,20 @@ fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
 
 /// Signs in the `Authorization` header, with every header the request has; returns the signature.
 pub fn in_header(wire: &mut Wire, payload: Option<&str>) -> String {
+    in_header_as(KEY_ID, wire, payload)
+}
+
+/// The same with the key of someone else, whose secret is the same.
+pub fn in_header_as(key_id: &str, wire: &mut Wire, payload: Option<&str>) -> String {
     let date = now();
     let payload = payload.map_or_else(|| sha256(&wire.body), str::to_owned);
-    set(&mut wire.headers, "host", "s3.test");
+    wire.headers.entry("host").or_insert(HeaderValue::from_static("s3.test"));
     set(&mut wire.headers, "x-amz-date", &date);
     set(&mut wire.headers, SHA256, &payload);
     let names = names_to_sign(&wire.headers);
     let signature = request_signature(wire, &canonical_path(&wire.uri), &names, &payload, (&date, REGION));
     let (scope, names) = (scope(&date), names.join(";"));
-    let value = format!(
-        "AWS4-HMAC-SHA256 Credential={KEY_ID}/{scope}, SignedHeaders={names}, Signature={signature}"
-    );
+    let value = format!("AWS4-HMAC-SHA256 Credential={key_id}/{scope}, SignedHeaders={names}, Signature={signature}");
     set(&mut wire.headers, "authorization", &value);
     signature
 }
@@ -131,7 +140,7 @@ pub fn in_header(wire: &mut Wire, payload: Option<&str>) -> String {
 /// Signs in the query, as presigned URLs do.
 pub fn in_query(wire: &mut Wire) {
     let date = now();
-    set(&mut wire.headers, "host", "s3.test");
+    wire.headers.entry("host").or_insert(HeaderValue::from_static("s3.test"));
     let names = names_to_sign(&wire.headers);
     let asked = wire.uri.query().map_or_else(String::new, |query| format!("{query}&"));
     let unsigned = format!(
@@ -157,13 +166,14 @@ pub fn is_genuine(wire: &Wire) -> bool {
     let Some((date, payload)) = stated.date_and_payload(wire) else { return false };
     let mut scope = stated.credential.split('/');
     let (key, day, region) = (scope.next(), scope.next(), scope.next().unwrap_or_default());
-    if key != Some(KEY_ID) || day != date.get(..8) || scope.next() != Some("s3") {
+    if !key.is_some_and(|key| [KEY_ID, READER_ID].contains(&key)) || day != date.get(..8) || scope.next() != Some("s3")
+    {
         return false;
     }
     // Where a path has characters that should have been escaped, signing it as it stands is as good.
-    [canonical_path(&wire.uri), wire.uri.path().to_owned()].iter().any(|path| {
-        request_signature(wire, path, &stated.names, &payload, (&date, region)) == stated.signature
-    })
+    [canonical_path(&wire.uri), wire.uri.path().to_owned()]
+        .iter()
+        .any(|path| request_signature(wire, path, &stated.names, &payload, (&date, region)) == stated.signature)
 }
 
 struct Stated {
@@ -181,8 +191,15 @@ impl Stated {
         let header = |name: &str| Some(wire.headers.get(name)?.to_str().ok()?.trim().to_owned());
         let payload = header(SHA256)?;
         let fits = payload == "UNSIGNED-PAYLOAD" || payload.starts_with("STREAMING-") || payload == sha256(&wire.body);
+        let fits = fits || ignores_body(wire);
         fits.then_some((header("x-amz-date")?, payload))
     }
+}
+
+/// Whether what a request asks for takes nothing from its body, so that nobody reads it.
+fn ignores_body(wire: &Wire) -> bool {
+    let starts_upload = wire.uri.query().is_some_and(|query| query.starts_with("uploads"));
+    !matches!(wire.method.as_str(), "PUT" | "POST") || starts_upload || wire.headers.contains_key("x-amz-copy-source")
 }
 
 fn in_authorization(headers: &HeaderMap) -> Option<Stated> {

@@ -15,9 +15,8 @@ pub fn target(door: &mut Keeper, input: &[u8]) {
         Some(after) => {
             assert_eq!(asked.status, 200, "{token}");
             let straight = door.send(&list(&format!("&start-after={}", sign::query(&after))));
-            let keys = |answer: &crate::door::Answer| {
-                answer.document().all("Key").map(str::to_owned).collect::<Vec<_>>()
-            };
+            let keys =
+                |answer: &crate::door::Answer| answer.document().all("Key").map(str::to_owned).collect::<Vec<_>>();
             assert_eq!(keys(&asked), keys(&straight), "{after:?}");
         }
         None => assert_eq!(asked.status, 400, "{token:?} was taken for a token"),
@@ -38,7 +37,8 @@ fn walk(door: &mut Keeper, size: usize) {
     let mut shown = Vec::new();
     let mut token = None;
     loop {
-        let next = token.map_or_else(String::new, |token: String| format!("&continuation-token={}", sign::query(&token)));
+        let next =
+            token.map_or_else(String::new, |token: String| format!("&continuation-token={}", sign::query(&token)));
         let page = door.send(&list(&format!("&max-keys={size}{next}"))).document();
         shown.extend(page.all("Key").map(str::to_owned));
         token = page.all("NextContinuationToken").next().map(str::to_owned);

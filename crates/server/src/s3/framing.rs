@@ -188,7 +188,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for body in ["zz\r\nabc", "2\r\nabXX", "ffffffff \r\nabc", "+2\r\nab", "-0\r\n", "2\nab\r\n", "2\r\r\nab", "\r\n"] {
+        for body in
+            ["zz\r\nabc", "2\r\nabXX", "ffffffff \r\nabc", "+2\r\nab", "-0\r\n", "2\nab\r\n", "2\r\r\nab", "\r\n"]
+        {
             assert_eq!(run(Kind::Unsigned, &[body]), None, "{body:?}");
             assert_eq!(run(Kind::Signed, &[body]), None, "{body:?}");
         }

@@ -5,6 +5,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 
 use super::refusal::Refusal;
+use super::signing_dates;
 
 /// The most bytes that all headers of a request may have together.
 const HEADER_BYTES_MAX: usize = 32 * 1024;
@@ -14,6 +15,7 @@ pub fn check(request: &Parts) -> Result<(), Refusal> {
     check_size(&request.headers)?;
     check_method(request)?;
     check_signature_version(request)?;
+    signing_dates::check(request)?;
     check_decoded_length(&request.headers)
 }
 

@@ -33,6 +33,7 @@ mod put_object;
 mod refusal;
 mod service;
 mod signed_headers;
+mod signing_dates;
 mod subresources;
 mod tags;
 mod times;
