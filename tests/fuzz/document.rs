@@ -79,7 +79,7 @@ pub fn escaped(text: &str) -> String {
     let mut written = String::new();
     for character in text.chars() {
         match character {
-            '&' | '<' | '>' | '\r' | '\n' | '\t' => written.push_str(&format!("&#{};", u32::from(character))),
+            '&' | '<' | '>' | '\r' | '\n' | '\t' => written.extend(format!("&#{};", u32::from(character)).chars()),
             _ => written.push(character),
         }
     }

@@ -6,7 +6,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::mutate::Mutator;
 
@@ -123,7 +125,7 @@ pub fn examples(target: &str) -> Vec<(String, Vec<u8>)> {
     for path in paths {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let bytes = std::fs::read(&path).expect("an example");
-        if name.ends_with(".lines") {
+        if path.extension().is_some_and(|extension| extension == "lines") {
             let lines = bytes.split(|byte| *byte == b'\n').enumerate();
             found.extend(lines.map(|(number, line)| (format!("{name}:{}", number + 1), line.to_vec())));
         } else {

@@ -82,7 +82,7 @@ fn canonical_headers(headers: &HeaderMap, names: &[String]) -> String {
     let mut lines = String::new();
     for name in names {
         let values: Vec<_> = headers.get_all(name).iter().map(words).collect();
-        lines.push_str(&format!("{name}:{}\n", values.join(",")));
+        lines.extend([name.as_str(), ":", &values.join(","), "\n"]);
     }
     lines
 }

@@ -73,7 +73,7 @@ async fn converse(mut socket: TcpStream, answer: Arc<Mutex<Vec<u8>>>) {
 
 pub fn target(service: &mut Service, input: &[u8]) {
     let scripted = Scripted::read(input);
-    *service.answer.lock().expect("unpoisoned") = scripted.bytes.clone();
+    service.answer.lock().expect("unpoisoned").clone_from(&scripted.bytes);
     let s3 = service.connect();
     let asking = async {
         check_list(&s3).await;

@@ -21,7 +21,7 @@ pub fn target(door: &mut Keeper, input: &[u8]) {
         }
         None => assert_eq!(asked.status, 400, "{token:?} was taken for a token"),
     }
-    walk(door, token.as_bytes().len() % 5 + 1);
+    walk(door, token.len() % 5 + 1);
     let markers = format!("/bucket?uploads&key-marker={0}&upload-id-marker={0}", sign::query(&token));
     let answer = door.send(&Wire::signed(&format!("GET {markers}"), b""));
     assert!(answer.status.as_u16() < 500);
