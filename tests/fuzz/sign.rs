@@ -13,6 +13,8 @@ use crate::requests::Wire;
 
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
+/// What the signature covers in another way, or what means nothing.
+const EXEMPT: [&str; 3] = ["x-amz-content-sha256", "x-amz-date", "x-amz-user-agent"];
 const SHA256: &str = "x-amz-content-sha256";
 
 /// Now, as signatures write it.
@@ -170,6 +172,10 @@ pub fn is_genuine(wire: &Wire) -> bool {
     {
         return false;
     }
+    let meaningful = |name: &str| name.starts_with("x-amz-") && !EXEMPT.contains(&name);
+    if wire.headers.keys().any(|name| meaningful(name.as_str()) && !stated.names.iter().any(|signed| signed == name)) {
+        return false;
+    }
     // Where a path has characters that should have been escaped, signing it as it stands is as good.
     [canonical_path(&wire.uri), wire.uri.path().to_owned()]
         .iter()
@@ -204,6 +210,7 @@ fn ignores_body(wire: &Wire) -> bool {
 
 fn in_authorization(headers: &HeaderMap) -> Option<Stated> {
     let text = headers.get("authorization")?.to_str().ok()?;
+    text.strip_prefix("AWS4-HMAC-SHA256")?;
     let field = |name: &str| Some(text.split_once(name)?.1.split([',', ' ', '\t']).next()?.to_owned());
     Some(Stated {
         credential: field("Credential=")?,

@@ -44,10 +44,15 @@ fn signed_names(query: &str, headers: &HeaderMap) -> Option<SignedNames> {
     if let Some(names) = parameter(query, "X-Amz-SignedHeaders") {
         return Some(SignedNames(names));
     }
-    let authorization = headers.get("authorization")?.to_str().ok()?;
+    let authorization = headers.get("authorization")?;
+    // The library reads any UTF-8; where we cannot read the list, nothing is on it.
+    let text = std::str::from_utf8(authorization.as_bytes()).unwrap_or_default();
+    Some(SignedNames(listed(text).unwrap_or_default().to_owned()))
+}
+
+fn listed(authorization: &str) -> Option<&str> {
     let (_, rest) = authorization.split_once("SignedHeaders=")?;
-    let names = rest.split([',', ' ']).next()?;
-    Some(SignedNames(names.to_owned()))
+    rest.split([',', ' ']).next()
 }
 
 fn check_expiry(expires: Option<&str>) -> Result<(), Refusal> {
@@ -100,5 +105,21 @@ mod tests {
         assert!(lives("/b/k?X-Amz-Expires=604800"));
         assert!(!lives("/b/k?X-Amz-Expires=604801"));
         assert!(!lives("/b/k?X-Amz-Expires=-1"));
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_signs_nothing() {
+        for authorization in [&b"AWS4-\xff SignedHeaders=host;x-amz-acl, Signature=c"[..], b"AWS4-HMAC-SHA256"] {
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", http::HeaderValue::from_bytes(authorization).unwrap());
+            assert!(check(&Uri::from_static("/b/k"), &headers).is_ok());
+            headers.insert("x-amz-acl", http::HeaderValue::from_static("private"));
+            assert_eq!(check(&Uri::from_static("/b/k"), &headers).unwrap_err().code, "AccessDenied");
+        }
+        let mut headers = HeaderMap::new();
+        let authorization = "AWS4-HMAC-SHA256\u{e4} Credential=a, SignedHeaders=host, Signature=c";
+        headers.insert("authorization", http::HeaderValue::from_bytes(authorization.as_bytes()).unwrap());
+        headers.insert("x-amz-copy-source", http::HeaderValue::from_static("/b/secret"));
+        assert_eq!(check(&Uri::from_static("/b/k"), &headers).unwrap_err().code, "AccessDenied");
     }
 }
