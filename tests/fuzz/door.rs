@@ -92,8 +92,9 @@ impl Answer {
         Document::read(&self.body)
     }
 
+    /// A header, unless it has what a client put there and nobody can read.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().expect("a readable header"))
+        self.headers.get(name)?.to_str().ok()
     }
 }
 

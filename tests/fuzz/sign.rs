@@ -173,7 +173,11 @@ pub fn is_genuine(wire: &Wire) -> bool {
         return false;
     }
     let meaningful = |name: &str| name.starts_with("x-amz-") && !EXEMPT.contains(&name);
-    if wire.headers.keys().any(|name| meaningful(name.as_str()) && !stated.names.iter().any(|signed| signed == name)) {
+    if wire
+        .headers
+        .keys()
+        .any(|name| meaningful(name.as_str()) && !stated.names.iter().any(|signed| signed == name.as_str()))
+    {
         return false;
     }
     // Where a path has characters that should have been escaped, signing it as it stands is as good.
