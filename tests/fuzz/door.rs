@@ -14,11 +14,12 @@ use prometheus_client::registry::Registry;
 use s3o_backend::{Fleet, Memory};
 use s3o_catalog::unit::Statement;
 use s3o_catalog::{Catalog, Driver, Identities as _, Mode, Quotas as _, Sqlite, SqliteOptions};
-use s3o_engine::{Engine, EngineParts, Settings};
+use s3o_engine::{Engine, EngineParts, IntentMetrics, Settings};
 use s3o_model::clock::{Clock, SystemClock};
 use s3o_model::entropy::{Entropy, SeededEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::names::BackendName;
+use s3o_model::recovery::Recovery;
 use s3o_server::audit::Audit;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Access, AccessKey, Keys, S3Options, Service, SharedKeys};
@@ -239,6 +240,7 @@ async fn open_engine(
         ids: ids.clone(),
         clock: clock.clone(),
         cluster: catalog.cluster_id("cluster").await.expect("a cluster"),
+        alarm: Arc::new(()),
         max_age: HashMap::default(),
     });
     assert!(identity.attach().await, "attached");
@@ -252,8 +254,12 @@ async fn open_engine(
             lease: Duration::from_mins(5),
             late_write_window: Duration::from_hours(1),
             object_bytes_max: 1 << 40,
+            announce: true,
+            recovery: Recovery::Promote,
         },
         cleanup_bell: Arc::default(),
+        metrics: IntentMetrics::default(),
+        alarm: Arc::new(()),
     });
     (engine, memory)
 }
