@@ -1,5 +1,7 @@
 //! Cleanups in the catalog: claimed by lane, settled by token.
 
+pub(crate) mod look;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,8 +12,11 @@ use s3o_model::ids::{ClaimToken, CleanupId};
 use s3o_model::names::BackendName;
 
 use crate::error::Error;
-use crate::unit::{Row, Unit, json};
+use crate::low_water::Queue;
+use crate::unit::{Answer, Row, Unit, json};
 use crate::{Catalog, params};
+
+use look::{Ages, Waiting};
 
 /// What became of a claimed cleanup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +54,11 @@ pub struct Depths {
 /// What is known of cleanups.
 #[async_trait]
 pub trait Cleanups: Send + Sync {
-    /// Whether rows of one backend are due; a look, not a transaction.
-    async fn has_due_cleanups(&self, backend: &BackendName) -> Result<bool, Error>;
+    /// What waits for cleanup on these backends; one look, not a transaction. What old hands left
+    /// behind may take a few looks to be seen.
+    async fn waiting(&self, backends: &[BackendName], ages: &Ages) -> Result<Waiting, Error>;
 
-    /// Claims due rows of one backend.
+    /// Claims due rows of one backend, from where the last look at its lane found the first.
     async fn claim_cleanups(
         &self,
         backend: &BackendName,
@@ -63,15 +69,16 @@ pub trait Cleanups: Send + Sync {
     /// Settles claimed rows; how many still carried the token is returned, the rest was not touched.
     async fn settle_cleanups(&self, token: ClaimToken, settlements: &[Settlement]) -> Result<usize, Error>;
 
-    /// Frees claims older than `grace`; each is returned to the one who freed it, and to nobody else.
+    /// Frees claims older than `grace`, from where the last look found the first; each is returned
+    /// to the one who freed it, and to nobody else.
     async fn free_stale_claims(&self, grace: Duration, token: ClaimToken) -> Result<Vec<FreedClaim>, Error>;
 
     /// How much waits.
     async fn depths(&self) -> Result<Depths, Error>;
 }
 
-const CLAIM: &str = "UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN \
-     (SELECT id FROM cleanup_queue WHERE backend_name = $1 AND due <= :now AND token IS NULL \
+pub(crate) const CLAIM: &str = "UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN \
+     (SELECT id FROM cleanup_queue WHERE backend_name = $1 AND due >= $5 AND due <= :now AND token IS NULL \
       ORDER BY due, id LIMIT $2 /*skip*/) \
      RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
      size_bytes, reason";
@@ -86,9 +93,9 @@ macro_rules! settled {
 fn freed_claim(row: &Row) -> Result<FreedClaim, Error> {
     Ok(FreedClaim {
         backend: row.parse(0)?,
-        physical_key: row.text(1)?.to_owned(),
-        size_bytes: row.size(2)?,
-        claimed_by: row.text(3)?.to_owned(),
+        physical_key: row.text(2)?.to_owned(),
+        size_bytes: row.size(3)?,
+        claimed_by: row.text(4)?.to_owned(),
     })
 }
 
@@ -125,10 +132,8 @@ fn sort_settlements(settlements: &[Settlement]) -> Sorted<'_> {
 
 #[async_trait]
 impl Cleanups for Catalog {
-    async fn has_due_cleanups(&self, backend: &BackendName) -> Result<bool, Error> {
-        const DUE: &str =
-            "SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND due <= :now AND token IS NULL LIMIT 1";
-        Ok(!self.read(DUE, params![backend]).await?.is_empty())
+    async fn waiting(&self, backends: &[BackendName], ages: &Ages) -> Result<Waiting, Error> {
+        self.look_for_work(backends, ages).await
     }
 
     async fn claim_cleanups(
@@ -137,8 +142,9 @@ impl Cleanups for Catalog {
         limit: usize,
         claimant: &Claimant,
     ) -> Result<Vec<Cleanup>, Error> {
+        let from = self.low_waters.of(Queue::Lane(backend.clone()), |water| water.from());
         let mut unit = Unit::new("claim_cleanups");
-        unit.run(CLAIM, params![backend, limit, claimant.instance, claimant.token]);
+        unit.run(CLAIM, params![backend, limit, claimant.instance, claimant.token, from]);
         self.write(unit).await?[0].rows.iter().map(cleanup).collect()
     }
 
@@ -162,8 +168,11 @@ impl Cleanups for Catalog {
             done.clone(),
         );
         unit.run(settled!("DELETE FROM cleanup_queue"), done);
-        unit.run(
-            settled!("UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL"),
+        let freed = unit.run(
+            concat!(
+                settled!("UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL"),
+                " RETURNING backend_name, due"
+            ),
             params![json(&freed), token],
         );
         unit.run(
@@ -173,30 +182,32 @@ impl Cleanups for Catalog {
              FROM json_each($1) t WHERE cleanup_queue.id = CAST(t.value ->> 0 AS BIGINT) AND token = $2",
             params![json(&later), token],
         );
-        Ok(self.write(unit).await?[ours].rows.len())
+        let answers = self.write(unit).await?;
+        self.wait_again(&answers[freed])?;
+        Ok(answers[ours].rows.len())
     }
 
     async fn free_stale_claims(&self, grace: Duration, token: ClaimToken) -> Result<Vec<FreedClaim>, Error> {
-        const STALE: &str = "SELECT 1 FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at <= :now - $1 LIMIT 1";
-        if self.read(STALE, params![millis_of(grace)]).await?.is_empty() {
-            return Ok(Vec::new());
-        }
+        let from = self.low_waters.of(Queue::Claims, |water| water.from());
         let mut unit = Unit::new("free_stale_claims");
         unit.run(
-            "UPDATE cleanup_queue SET token = $2 WHERE token IS NOT NULL AND claimed_at <= :now - $1",
-            params![millis_of(grace), token],
+            "UPDATE cleanup_queue SET token = $3 \
+             WHERE token IS NOT NULL AND claimed_at >= $2 AND claimed_at <= :now - $1",
+            params![millis_of(grace), from, token],
         );
         let stale = unit.run(
-            "SELECT backend_name, physical_key, size_bytes, claimed_by FROM cleanup_queue \
-             WHERE token = $1 AND claimed_at <= :now AND token IS NOT NULL ORDER BY claimed_at, id",
-            params![token],
+            "SELECT backend_name, due, physical_key, size_bytes, claimed_by FROM cleanup_queue \
+             WHERE token = $1 AND claimed_at >= $2 AND claimed_at <= :now AND token IS NOT NULL ORDER BY claimed_at, id",
+            params![token, from],
         );
         unit.run(
             "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL \
-             WHERE token = $1 AND claimed_at <= :now",
-            params![token],
+             WHERE token = $1 AND claimed_at >= $2 AND claimed_at <= :now",
+            params![token, from],
         );
-        self.write(unit).await?[stale].rows.iter().map(freed_claim).collect()
+        let answers = self.write(unit).await?;
+        self.wait_again(&answers[stale])?;
+        answers[stale].rows.iter().map(freed_claim).collect()
     }
 
     async fn depths(&self) -> Result<Depths, Error> {
@@ -204,5 +215,16 @@ impl Cleanups for Catalog {
              (SELECT count(*) FROM multipart_uploads WHERE state = 'open')";
         let rows = self.read(SQL, vec![]).await?;
         Ok(Depths { cleanups: rows[0].size(0)?, intents: rows[0].size(1)?, uploads: rows[0].size(2)? })
+    }
+}
+
+impl Catalog {
+    /// Rows lost their claim and keep their `due`, which may be long ago: the next look begins there.
+    fn wait_again(&self, freed: &Answer) -> Result<(), Error> {
+        for row in &freed.rows {
+            let due = crate::objects::moment(row, 1)?;
+            self.low_waters.of(Queue::Lane(row.parse(0)?), |water| water.lower(due));
+        }
+        Ok(())
     }
 }

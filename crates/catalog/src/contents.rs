@@ -9,6 +9,7 @@ use s3o_model::cleanup::Reason;
 use s3o_model::clock::millis_of;
 
 use crate::error::{Error, Verdict};
+use crate::low_water::Queue;
 use crate::release::{NONE, Release, Selector};
 use crate::unit::Unit;
 use crate::{Catalog, params};
@@ -28,7 +29,7 @@ pub trait Contents: Send + Sync {
     /// Forgets uploads closed longer ago than `keep` (aborted ones at once) that hold no part.
     async fn forget_closed_uploads(&self, keep: Duration) -> Result<usize, Error>;
 
-    /// Forgets condemned whole contents after `keep`.
+    /// Forgets condemned whole contents after `keep`, from where the last look found the first.
     async fn forget_condemned(&self, keep: Duration) -> Result<usize, Error>;
 }
 
@@ -103,24 +104,24 @@ impl Contents for Catalog {
     }
 
     async fn forget_closed_uploads(&self, keep: Duration) -> Result<usize, Error> {
-        self.forget(
-            "SELECT 1 FROM multipart_uploads WHERE leftover = 0 \
-             AND (state = 'aborted' OR (state = 'completed' AND closed_at <= :now - $1)) LIMIT 1",
+        let mut unit = Unit::new("forget_closed_uploads");
+        unit.run(
             "DELETE FROM multipart_uploads WHERE id IN (SELECT id FROM multipart_uploads WHERE leftover = 0 \
              AND (state = 'aborted' OR (state = 'completed' AND closed_at <= :now - $1)) LIMIT $2)",
-            keep,
-        )
-        .await
+            params![millis_of(keep), STEP_ITEMS],
+        );
+        Ok(self.write(unit).await?[0].changed)
     }
 
     async fn forget_condemned(&self, keep: Duration) -> Result<usize, Error> {
-        self.forget(
-            "SELECT 1 FROM contents WHERE state = 'condemned' AND kind = 'whole' AND condemned_at <= :now - $1 LIMIT 1",
+        let from = self.low_waters.of(Queue::Condemned, |water| water.from());
+        let mut unit = Unit::new("forget_condemned");
+        unit.run(
             "DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE state = 'condemned' AND kind = 'whole' \
-             AND condemned_at <= :now - $1 LIMIT $2)",
-            keep,
-        )
-        .await
+             AND condemned_at >= $3 AND condemned_at <= :now - $1 ORDER BY condemned_at LIMIT $2)",
+            params![millis_of(keep), STEP_ITEMS, from],
+        );
+        Ok(self.write(unit).await?[0].changed)
     }
 }
 
@@ -131,16 +132,5 @@ impl Catalog {
             Ok(_) | Err(Error::Guard(Verdict::RunAgain)) => Ok(true),
             Err(error) => Err(error),
         }
-    }
-
-    /// Looks before it writes: an idle tick costs reads only.
-    async fn forget(&self, look: &'static str, delete: &'static str, keep: Duration) -> Result<usize, Error> {
-        let values = params![millis_of(keep), STEP_ITEMS];
-        if self.read(look, values.clone()).await?.is_empty() {
-            return Ok(0);
-        }
-        let mut unit = Unit::new("forget");
-        unit.run(delete, values);
-        Ok(self.write(unit).await?[0].changed)
     }
 }

@@ -12,6 +12,7 @@ use s3o_model::ids::{ClaimToken, InstanceId, IntentId, WriteId};
 use s3o_model::intent::{Expired, Intent, IntentKind};
 
 use crate::error::{Error, Verdict};
+use crate::low_water::Queue;
 use crate::objects::BUCKET_STANDS;
 use crate::unit::{Unit, json};
 use crate::{Catalog, params};
@@ -105,6 +106,10 @@ const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes
 
 const OPEN_UPLOAD: &str = "SELECT id FROM multipart_uploads \
      WHERE id = $1 AND bucket_id = $2 AND key = $3 AND state = 'open' /*share*/";
+
+/// The present moment, and the earliest lease from `$1` on that has ended.
+pub(crate) const ENDED_LEASE: &str = "SELECT :now, (SELECT lease_until FROM pending_objects \
+     WHERE lease_until >= $1 AND lease_until <= :now ORDER BY lease_until LIMIT 1)";
 
 fn kind_columns(kind: IntentKind) -> (&'static str, Option<s3o_model::ids::UploadId>, Option<u32>) {
     match kind {
@@ -232,5 +237,18 @@ impl Intents for Catalog {
 
     async fn intents_depth(&self) -> Result<u64, Error> {
         self.read("SELECT count(*) FROM pending_objects", vec![]).await?[0].size(0)
+    }
+}
+
+impl Catalog {
+    /// The earliest lease that has ended, if the look finds one. Every write that was committed left
+    /// its entry in that index, so looks begin where the last one ended.
+    async fn first_ended_lease(&self) -> Result<Option<Timestamp>, Error> {
+        let look = self.low_waters.of(Queue::Leases, |water| water.look());
+        let row = &self.read(ENDED_LEASE, params![look.from]).await?[0];
+        let now = crate::objects::moment(row, 0)?;
+        let ended = row.opt_int(1)?.map(Timestamp::from_millis);
+        self.low_waters.of(Queue::Leases, |water| water.reached(look, now, ended.unwrap_or(now)));
+        Ok(ended)
     }
 }

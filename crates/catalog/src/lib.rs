@@ -15,6 +15,7 @@ mod identities;
 mod intents;
 mod landed;
 mod locks;
+mod low_water;
 mod migrations;
 mod objects;
 mod quotas;
@@ -26,6 +27,7 @@ mod uploads;
 use std::sync::Arc;
 
 pub use buckets::Buckets;
+pub use cleanups::look::{Ages, Waiting};
 pub use cleanups::{Cleanups, Depths, FreedClaim, Settlement};
 pub use contents::Contents;
 pub use driver::postgres::{Postgres, PostgresOptions};
@@ -47,13 +49,14 @@ pub use uploads::{CommitPart, CompleteRow, PartSource, Uploads};
 pub struct Catalog {
     driver: Arc<dyn Driver>,
     limited: quotas::Limited,
+    low_waters: low_water::LowWaters,
 }
 
 impl Catalog {
     /// A catalog over this driver.
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
-        Self { driver, limited: quotas::Limited::default() }
+        Self { driver, limited: quotas::Limited::default(), low_waters: low_water::LowWaters::default() }
     }
 
     /// What the driver has done so far.

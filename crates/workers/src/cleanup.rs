@@ -12,13 +12,14 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Cleanups, Contents, Settlement};
+use s3o_catalog::{Ages, Cleanups, Contents, Settlement, Waiting};
 use s3o_model::backoff::Backoff;
 use s3o_model::claim::Claimant;
 use s3o_model::cleanup::judge;
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
+use s3o_model::names::BackendName;
 
 use crate::identity::Identity;
 use crate::{Error, Event, Report, Worker};
@@ -74,17 +75,17 @@ impl Worker for Cleanup {
     }
 
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
-        let token = ClaimToken::new(self.ids.fresh());
-        let freed = self.cleanups.free_stale_claims(self.settings.claim_grace_period, token).await?;
-        for claim in freed {
-            report.count_at("recovered", &claim.backend);
-            let event = Event::new("cleanup_queue.claim_recovered");
-            let event = event.at(&claim.backend, &claim.physical_key, claim.size_bytes);
-            report.events.push(event.with("claimed_by", claim.claimed_by));
+        let mut waiting = self.look().await?;
+        if waiting.claims {
+            self.free_stale_claims(report).await?;
         }
-        let expanded = self.expand().await?;
-        let lanes: Vec<_> = self.fleet.backends().map(|backend| self.boxed_lane(backend)).collect();
-        let mut more = expanded;
+        let mut more = waiting.contents && self.expand().await?;
+        if waiting.claims || waiting.contents {
+            waiting = self.look().await?;
+        }
+        // An empty lane costs a look at the catalog; a look at the backend may be a paid request.
+        let busy = self.fleet.backends().filter(|backend| waiting.lanes.contains(backend.name()));
+        let lanes: Vec<_> = busy.map(|backend| self.boxed_lane(backend)).collect();
         let mut failed = None;
         for (lane, outcome) in join_all(lanes).await {
             more |= lane.more;
@@ -98,6 +99,29 @@ impl Worker for Cleanup {
 }
 
 impl Cleanup {
+    async fn free_stale_claims(&self, report: &mut Report) -> Result<(), Error> {
+        let token = ClaimToken::new(self.ids.fresh());
+        for claim in self.cleanups.free_stale_claims(self.settings.claim_grace_period, token).await? {
+            report.count_at("recovered", &claim.backend);
+            let event = Event::new("cleanup_queue.claim_recovered");
+            let event = event.at(&claim.backend, &claim.physical_key, claim.size_bytes);
+            report.events.push(event.with("claimed_by", claim.claimed_by));
+        }
+        Ok(())
+    }
+
+    /// What there is to do; most often nothing, and then this is all that a tick costs.
+    async fn look(&self) -> Result<Waiting, Error> {
+        let backends: Vec<BackendName> = self.fleet.backends().map(|backend| backend.name().clone()).collect();
+        let ages = Ages {
+            claims: self.settings.claim_grace_period,
+            joined: self.settings.reader_grace,
+            answers: ANSWER_KEPT,
+            condemned: CONDEMNED_KEPT,
+        };
+        Ok(self.cleanups.waiting(&backends, &ages).await?)
+    }
+
     /// Turns what was closed or condemned as a whole into rows of the queue; says whether a bound
     /// was met before everything was done.
     async fn expand(&self) -> Result<bool, Error> {
@@ -123,9 +147,7 @@ impl Cleanup {
 
     /// One batch of one backend.
     async fn lane(&self, backend: &SharedBackend, report: &mut Report) -> Result<(), Error> {
-        // An empty lane costs a look at the catalog; a look at the backend may be a paid request.
-        let due = self.cleanups.has_due_cleanups(backend.name()).await?;
-        if !due || !self.identity.permits(backend).await? {
+        if !self.identity.permits(backend).await? {
             return Ok(());
         }
         let claimant = Claimant { instance: self.instance, token: ClaimToken::new(self.ids.fresh()) };

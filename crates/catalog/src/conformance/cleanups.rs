@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use s3o_model::cleanup::{Cleanup, Outcome};
 
-use super::scene::{Scene, at_once, backend};
-use crate::{Cleanups, Depths, Intents, Late, params};
+use super::scene::{AGE, Scene, at_once, backend};
+use crate::{Cleanups, Contents, Depths, Intents, Late, Uploads, Waiting, params};
 
 /// A queue of this many rows, of 1, 2, 3... bytes.
 async fn queue(scene: &Scene, rows: u64) -> Vec<String> {
@@ -41,17 +41,72 @@ pub async fn a_claim_takes_what_is_due_once(scene: &Scene) {
 
 /// A lane has work while a row of it is due and nobody's.
 pub async fn a_lane_knows_whether_it_has_work(scene: &Scene) {
-    let (disk, cloud) = (backend("disk"), backend("cloud"));
-    assert!(!scene.catalog.has_due_cleanups(&disk).await.expect("a look"));
+    let lanes = async || scene.waiting().await.lanes.into_iter().collect::<Vec<_>>();
+    assert_eq!(lanes().await, []);
     queue(scene, 1).await;
-    assert!(scene.catalog.has_due_cleanups(&disk).await.expect("a look"));
-    assert!(!scene.catalog.has_due_cleanups(&cloud).await.expect("a look"));
+    assert_eq!(lanes().await, [backend("disk")]);
     let (token, claimed) = scene.claim(9).await;
-    assert!(!scene.catalog.has_due_cleanups(&disk).await.expect("a look"), "it is claimed");
+    assert_eq!(lanes().await, [], "it is claimed");
     scene.settle(token, &claimed, &retry(Duration::from_secs(1))).await;
-    assert!(!scene.catalog.has_due_cleanups(&disk).await.expect("a look"), "it is not due");
+    assert_eq!(lanes().await, [], "it is not due");
     scene.clock.advance(Duration::from_secs(1));
-    assert!(scene.catalog.has_due_cleanups(&disk).await.expect("a look"));
+    assert_eq!(lanes().await, [backend("disk")]);
+}
+
+/// A row that loses its claim is seen by the next look, however long it has been due.
+pub async fn a_row_that_waits_again_is_seen_at_once(scene: &Scene) {
+    queue(scene, 2).await;
+    let (token, claimed) = scene.claim(1).await;
+    let (_, rest) = scene.claim(1).await;
+    scene.clock.advance(AGE);
+    scene.waiting().await;
+    let waiting = scene.waiting().await;
+    assert!(waiting.claims && waiting.lanes.is_empty());
+    assert_eq!(scene.settle(token, &claimed, &Outcome::Deferred).await, 1);
+    assert_eq!(scene.waiting().await.lanes.len(), 1);
+    let (again, claimed_again) = scene.claim(9).await;
+    assert_eq!(claimed_again, claimed);
+    assert_eq!(scene.settle(again, &claimed_again, &Outcome::Done).await, 1);
+    assert!(scene.waiting().await.lanes.is_empty());
+    assert_eq!(scene.catalog.free_stale_claims(AGE).await.expect("freed"), [backend("disk")]);
+    let waiting = scene.waiting().await;
+    assert!(!waiting.claims && waiting.lanes.len() == 1);
+    assert_eq!(scene.claim(9).await.1, rest);
+}
+
+/// A row from long before the last look, however it came there, waits for ten looks at most.
+pub async fn a_stray_row_is_seen_in_the_end(scene: &Scene) {
+    queue(scene, 1).await;
+    scene.clock.advance(Duration::from_mins(1));
+    assert_eq!(scene.claim(9).await.1.len(), 1);
+    scene.waiting().await;
+    scene.change("UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL", vec![]).await;
+    let mut looks = 1;
+    while scene.waiting().await.lanes.is_empty() {
+        looks += 1;
+    }
+    assert!(looks <= 10, "{looks}");
+    assert_eq!(scene.claim(9).await.1.len(), 1);
+}
+
+/// What cleanup has to do besides deleting bytes is seen when its time has come.
+pub async fn what_waits_is_seen_in_time(scene: &Scene) {
+    assert_eq!(scene.waiting().await, Waiting::default());
+    let bucket = scene.bucket("seen").await;
+    scene.put(bucket, "a", 1).await;
+    assert!(scene.delete(bucket, "a").await);
+    let (token, claimed) = scene.claim(9).await;
+    assert_eq!(scene.settle(token, &claimed, &Outcome::Done).await, 1);
+    scene.wait_almost(AGE);
+    assert_eq!(scene.waiting().await, Waiting::default());
+    scene.clock.advance(Duration::from_millis(1));
+    assert!(scene.waiting().await.contents);
+    assert_eq!(scene.catalog.forget_condemned(AGE).await.expect("a step"), 1);
+    assert_eq!(scene.waiting().await, Waiting::default());
+    let upload = scene.upload(bucket, "b").await;
+    scene.part(upload, 1, 1).await;
+    Uploads::abort_upload(&scene.catalog, upload).await.expect("aborted");
+    assert!(scene.waiting().await.contents);
 }
 
 /// Done rows go and release exactly what they charged.
@@ -127,7 +182,7 @@ pub async fn depths_count_what_waits(scene: &Scene) {
     queue(scene, 2).await;
     let other = scene.bucket("other").await;
     let closed = scene.upload(other, "a").await;
-    crate::Uploads::abort_upload(&scene.catalog, closed).await.expect("aborted");
+    Uploads::abort_upload(&scene.catalog, closed).await.expect("aborted");
     let open = scene.upload(other, "b").await;
     scene.staged_part(open, 1, 1).await;
     let depths = scene.catalog.depths().await.expect("counted");

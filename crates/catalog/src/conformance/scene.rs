@@ -4,6 +4,8 @@
 mod cleanup;
 mod multipart;
 
+pub use cleanup::AGE;
+
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;

@@ -38,12 +38,10 @@ macro_rules! enqueue {
 }
 pub(super) use enqueue;
 
-const DUE: &str = "SELECT 1 FROM pending_objects WHERE lease_until <= :now LIMIT 1";
-
 /// A claim is a lease, too: one that ran out is free for the next. The outer look at the lease is
 /// for a copy that another reaper took between the two.
 const FENCE: &str = "UPDATE pending_objects SET state = 'aborting', token = $1, lease_until = :now + $3 \
-     WHERE write_id IN (SELECT write_id FROM pending_objects WHERE lease_until <= :now \
+     WHERE write_id IN (SELECT write_id FROM pending_objects WHERE lease_until >= $4 AND lease_until <= :now \
      ORDER BY lease_until LIMIT $2 /*skip*/) AND (lease_until <= :now OR state = 'open')";
 
 const FENCED: &str = "SELECT q.id, q.write_id, q.backend_name, q.physical_key, q.size_bytes, q.bucket_id, b.name, \
@@ -76,11 +74,9 @@ pub(super) async fn claim(
     limit: usize,
     hold: Duration,
 ) -> Result<Vec<Expired>, Error> {
-    if catalog.read(DUE, vec![]).await?.is_empty() {
-        return Ok(Vec::new());
-    }
+    let Some(from) = catalog.first_ended_lease().await? else { return Ok(Vec::new()) };
     let mut unit = Unit::new("claim_expired");
-    unit.run(FENCE, params![token, limit, millis_of(hold)]);
+    unit.run(FENCE, params![token, limit, millis_of(hold), from.millis()]);
     let fenced = unit.run(FENCED, params![token]);
     catalog.write(unit).await?[fenced].rows.iter().map(expired).collect()
 }

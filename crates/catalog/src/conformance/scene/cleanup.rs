@@ -7,9 +7,18 @@ use s3o_model::ids::ClaimToken;
 use s3o_model::intent::Expired;
 
 use super::{LEASE, Scene, backend};
-use crate::{Cleanups, Contents, Intents, Settlement};
+use crate::{Ages, Cleanups, Contents, Intents, Settlement, Waiting};
+
+/// How old things must be before cleanup deals with them in the suite.
+pub const AGE: Duration = Duration::from_mins(10);
 
 impl Scene {
+    /// What waits for cleanup on `disk` and `cloud`.
+    pub async fn waiting(&self) -> Waiting {
+        let ages = Ages { claims: AGE, joined: AGE, answers: AGE, condemned: AGE };
+        self.catalog.waiting(&[backend("cloud"), backend("disk")], &ages).await.expect("a look")
+    }
+
     /// Claims what is due on `disk`.
     pub async fn claim(&self, limit: usize) -> (ClaimToken, Vec<Cleanup>) {
         let claimant = self.claimant();

@@ -74,7 +74,7 @@ async fn everyday_life(scene: &Scene) {
     scene.catalog.note_upload(intent.id, &BackendUpload::Starting).await.expect("noted");
     scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
     scene.catalog.requeue(&intent, None).await.expect("queued");
-    assert!(scene.catalog.has_due_cleanups(&intent.backend).await.expect("a look"));
+    assert_eq!(scene.waiting().await.lanes.len(), 1);
     let (token, claimed) = scene.claim(3).await;
     let later = Outcome::Wait { delay: Duration::ZERO, why: String::new() };
     scene.settle(token, &claimed[..1], &later).await;
