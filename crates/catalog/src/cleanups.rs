@@ -142,7 +142,7 @@ impl Cleanups for Catalog {
         limit: usize,
         claimant: &Claimant,
     ) -> Result<Vec<Cleanup>, Error> {
-        let from = self.low_waters.of(Queue::Lane(backend.clone()), |water| water.from());
+        let from = self.low_waters.from(Queue::Lane(backend.clone()));
         let mut unit = Unit::new("claim_cleanups");
         unit.run(CLAIM, params![backend, limit, claimant.instance, claimant.token, from]);
         self.write(unit).await?[0].rows.iter().map(cleanup).collect()
@@ -188,7 +188,7 @@ impl Cleanups for Catalog {
     }
 
     async fn free_stale_claims(&self, grace: Duration, token: ClaimToken) -> Result<Vec<FreedClaim>, Error> {
-        let from = self.low_waters.of(Queue::Claims, |water| water.from());
+        let from = self.low_waters.from(Queue::Claims);
         let mut unit = Unit::new("free_stale_claims");
         unit.run(
             "UPDATE cleanup_queue SET token = $3 \

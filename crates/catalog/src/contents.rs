@@ -114,7 +114,7 @@ impl Contents for Catalog {
     }
 
     async fn forget_condemned(&self, keep: Duration) -> Result<usize, Error> {
-        let from = self.low_waters.of(Queue::Condemned, |water| water.from());
+        let from = self.low_waters.from(Queue::Condemned);
         let mut unit = Unit::new("forget_condemned");
         unit.run(
             "DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE state = 'condemned' AND kind = 'whole' \

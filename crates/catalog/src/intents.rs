@@ -244,7 +244,7 @@ impl Catalog {
     /// The earliest lease that has ended, if the look finds one. Every write that was committed left
     /// its entry in that index, so looks begin where the last one ended.
     async fn first_ended_lease(&self) -> Result<Option<Timestamp>, Error> {
-        let look = self.low_waters.of(Queue::Leases, |water| water.look());
+        let look = self.low_waters.look(Queue::Leases);
         let row = &self.read(ENDED_LEASE, params![look.from]).await?[0];
         let now = crate::objects::moment(row, 0)?;
         let ended = row.opt_int(1)?.map(Timestamp::from_millis);

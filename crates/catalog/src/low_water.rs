@@ -88,7 +88,17 @@ pub(crate) enum Queue {
 }
 
 impl LowWaters {
-    /// Asks or tells where a queue stands.
+    /// The next look into a queue.
+    pub(crate) fn look(&self, queue: Queue) -> Look {
+        self.of(queue, LowWater::look)
+    }
+
+    /// Where whoever follows a look into a queue begins.
+    pub(crate) fn from(&self, queue: Queue) -> i64 {
+        self.of(queue, |water| water.from())
+    }
+
+    /// Tells where a queue stands.
     pub(crate) fn of<T>(&self, queue: Queue, act: impl FnOnce(&mut LowWater) -> T) -> T {
         act(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(queue).or_default())
     }

@@ -106,7 +106,7 @@ impl Catalog {
     }
 
     fn looks<'a>(&self, backends: &'a [BackendName]) -> Looks<'a> {
-        let look = |queue| self.low_waters.of(queue, |water| water.look());
+        let look = |queue| self.low_waters.look(queue);
         Looks {
             lanes: backends.iter().map(|backend| (backend, look(Queue::Lane(backend.clone())))).collect(),
             claims: look(Queue::Claims),

@@ -1,0 +1,138 @@
+//! What looking for work costs while another session holds a snapshot: nothing that was settled meanwhile leaves the
+//! indexes. Costs are counted in buffers, which do not depend on the machine.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_postgres::{Client, NoTls};
+
+use super::{Postgres, PostgresOptions, fresh_schema, url};
+use crate::conformance::scene::{Scene, backend, clock};
+use crate::unit::{Answer, Row, Statement, Unit};
+use crate::{Ages, Cleanups, Driver, Effort, Error, Intents};
+
+/// Settled, at a thousand each second, up to this moment.
+const SETTLE: &str = "
+    INSERT INTO cleanup_queue (backend_name, physical_key, size_bytes, stripe, reason, due, created_at)
+        SELECT 'disk', 'settled' || n, 0, 0, 'delete', {now} - 100000 + n, 0 FROM generate_series(1, 100000) n;
+    UPDATE cleanup_queue SET token = 'settled', claimed_by = 'somebody', claimed_at = due;
+    DELETE FROM cleanup_queue WHERE token = 'settled';
+    INSERT INTO pending_objects (id, write_id, kind, bucket_id, key, backend_name, physical_key, size_bytes, stripe,
+        owner, lease_until, created_at)
+        SELECT n, n, 'object', 1, n, 'disk', n, 0, 0, 'somebody', {now} - 110000 + n, 0 FROM generate_series(1, 100000) n;
+    DELETE FROM pending_objects;
+    INSERT INTO contents (id, kind, size_bytes, ref_count, state, condemned_at)
+        SELECT n, 'whole', 0, 0, 'condemned', {now} - 110000 + n FROM generate_series(1, 100000) n;
+    DELETE FROM contents";
+
+const QUEUE: &str =
+    "INSERT INTO cleanup_queue (backend_name, physical_key, size_bytes, stripe, reason, due, created_at)
+    SELECT 'disk', '{name}' || n, 0, 0, 'delete', {now}, 0 FROM generate_series(1, 400) n";
+
+const NOW: &str = "(SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
+
+/// Has every statement explained, and counts the buffers it touched.
+struct Explained {
+    inner: Postgres,
+    buffers: Mutex<u64>,
+}
+
+impl Explained {
+    async fn explain(&self, statement: &Statement) -> Result<(), Error> {
+        let sql = format!("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) {}", statement.sql).leak();
+        let mut unit = Unit::new("explain");
+        unit.run(sql, statement.params.clone());
+        let plan = self.inner.write(unit).await?;
+        // The first line of its kind is about the whole statement.
+        let lines = plan[0].rows.iter().map(|row| row.text(0).expect("a line"));
+        let touched = lines.map(str::trim).find_map(|line| line.strip_prefix("Buffers: shared "));
+        let counts = touched.unwrap_or_default().split(' ').filter_map(|count| count.split_once('='));
+        let read = counts.filter(|(kind, _)| ["hit", "read"].contains(kind));
+        let sum: u64 = read.map(|(_, count)| count.parse::<u64>().expect("a number")).sum();
+        *self.buffers.lock().expect("a lock") += sum;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Driver for Explained {
+    /// Explaining with ANALYZE does what the statement does, but answers with the plan.
+    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+        for statement in &unit.statements {
+            self.explain(statement).await?;
+        }
+        Ok(vec![Answer::default(); unit.statements.len()])
+    }
+
+    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        self.explain(&query).await?;
+        self.inner.read(query).await
+    }
+
+    fn stripes(&self) -> u32 {
+        1
+    }
+
+    fn effort(&self) -> Effort {
+        self.inner.effort()
+    }
+}
+
+/// A catalog whose statements are explained, with the real clock, and the schema it is in.
+async fn explained() -> (Scene, Arc<Explained>, String) {
+    let schema = fresh_schema().await;
+    let options = PostgresOptions {
+        url: url(),
+        connections: 2,
+        wait_max: Duration::from_mins(1),
+        schema: Some(schema.clone()),
+        clock: None,
+    };
+    let inner = Postgres::open(&options).await.expect("a catalog");
+    let driver = Arc::new(Explained { inner, buffers: Mutex::default() });
+    (Scene::over(driver.clone(), clock(), ()), driver, schema)
+}
+
+async fn session(schema: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("a server");
+    tokio::task::spawn(connection);
+    client.batch_execute(&format!("SET search_path = {schema}")).await.expect("a schema");
+    client
+}
+
+/// What a look for cleanups and the claim behind it cost, and what a look for ended leases does.
+async fn cost(scene: &Scene, driver: &Explained) -> (u64, u64) {
+    let age = Duration::from_secs(10);
+    let ages = Ages { claims: age, joined: age, answers: age, condemned: age };
+    let spent = || std::mem::take(&mut *driver.buffers.lock().expect("a lock"));
+    spent();
+    let waiting = scene.catalog.waiting(&[backend("disk")], &ages).await.expect("a look");
+    assert_eq!(waiting.lanes.len(), 1);
+    scene.catalog.claim_cleanups(&backend("disk"), 100, &scene.claimant()).await.expect("claimed");
+    let claim = spent();
+    scene.catalog.reap(scene.token(), 100, Duration::ZERO).await.expect("a look");
+    (claim, spent())
+}
+
+#[tokio::test]
+async fn a_claim_costs_at_most_double_behind_a_hundred_thousand_settled_rows() {
+    let (scene, driver, schema) = explained().await;
+    let (holder, other) = (session(&schema).await, session(&schema).await);
+    let script = |sql: &str, name: &str| sql.replace("{now}", NOW).replace("{name}", name);
+    holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM cleanup_queue").await.expect("a snapshot");
+    other.batch_execute(&script(QUEUE, "early")).await.expect("a queue");
+    cost(&scene, &driver).await;
+    let fresh = cost(&scene, &driver).await;
+    other.batch_execute(&script(SETTLE, "")).await.expect("settled");
+    other.batch_execute(&script(QUEUE, "late")).await.expect("a queue");
+    // The first look behind them reads what the last one has not seen yet.
+    cost(&scene, &driver).await;
+    let behind = cost(&scene, &driver).await;
+    assert!(behind.0 <= 2 * fresh.0 && behind.1 <= 2 * fresh.1, "{behind:?} buffers, {fresh:?} before");
+    // Who knows nothing begins at the start; that is what the others are spared.
+    let stranger = Scene::over(driver.clone(), clock(), ());
+    let from_the_start = cost(&stranger, &driver).await;
+    assert!(from_the_start.0 > 2 * behind.0 && from_the_start.1 > 10 * behind.1, "{from_the_start:?}, {behind:?}");
+    holder.batch_execute("COMMIT").await.expect("let go");
+}
