@@ -1,0 +1,55 @@
+"""An idle instance leaves its database in peace: whoever pays for it by the hour wants it to sleep."""
+
+import json
+import re
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from catalogs import OwnPostgres, PostgresCatalog
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(90)]
+
+WINDOW_SECONDS = 20
+STATEMENTS_MAX = 19
+STATEMENT = re.compile(r"LOG: +(?:statement|execute [^:]+): (.*)")
+
+
+@pytest.fixture
+def database():
+    # Below /tmp itself: the server may run as a user who cannot look into the folders of the test.
+    with tempfile.TemporaryDirectory(prefix="s3o-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        server = OwnPostgres(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def statements(database):
+    """Everything that clients of a database that tells have asked so far."""
+    return STATEMENT.findall((Path(database.folder) / "log").read_text())
+
+
+def test_an_idle_instance_asks_little(own_server, database):
+    catalog = PostgresCatalog(database.url)
+    with psycopg.connect(catalog.url, autocommit=True) as connection:
+        name = connection.execute("SELECT current_database()").fetchone()[0]
+        connection.execute(f"ALTER DATABASE {name} SET log_statement = 'all'")
+    server = own_server(name="idle", catalog=catalog).start()
+    server.s3().create_bucket(Bucket="bucket")
+    server.s3().put_object(Bucket="bucket", Key="key", Body=b"x")
+    server.s3().delete_object(Bucket="bucket", Key="key")
+    # Every worker has run once, so that none of the rare ones has its first run within the window.
+    for worker in json.loads(server.admin("GET", "/admin/api/workers")[1])["items"]:
+        server.run_worker(worker["name"])
+    time.sleep(2)
+    before = statements(database)
+    assert any("INSERT INTO worker_runs" in statement for statement in before), "the database tells"
+    time.sleep(WINDOW_SECONDS)
+    asked = statements(database)[len(before) :]
+    assert len(asked) <= STATEMENTS_MAX, asked
