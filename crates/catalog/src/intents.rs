@@ -94,7 +94,8 @@ const STAGE: &str = "INSERT INTO pending_objects \
       owner, lease_until, created_at, draft) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $13, $11, :now + $12, :now, $14) RETURNING lease_until";
 
-/// Locked before room is judged, so that the sum which decides is that of everybody before.
+/// Locked before room is judged, so that the sum which decides is that of everybody before. Room is judged on the first
+/// stripe alone.
 const ENTER_STRIPE: &str = "SELECT stripe FROM backend_quotas WHERE backend_name = $1 AND stripe = $2 /*lock*/";
 
 /// A stripe without a share has no limit. A backend with a limit is booked on its first stripe alone,
@@ -153,7 +154,9 @@ impl Intents for Catalog {
                 intent.draft.as_ref().map(json),
             ],
         );
-        unit.run(ENTER_STRIPE, params![&intent.backend, stripe]);
+        if stripe == 0 {
+            unit.run(ENTER_STRIPE, params![&intent.backend, stripe]);
+        }
         unit.one(RESERVE, params![&intent.backend, intent.size_bytes, stripe], Verdict::NoRoom);
         crate::objects::moment(&self.write(unit).await?[staged].rows[0], 0)
     }

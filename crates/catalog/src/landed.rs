@@ -52,6 +52,13 @@ const CHARGE: &str = "UPDATE backend_quotas SET used_bytes = used_bytes + $2 \
      (SELECT CAST(sum(used_bytes + orphan_bytes + reserved_bytes) AS BIGINT) FROM backend_quotas \
      WHERE backend_name = $1) <= share_bytes)";
 
+/// The bytes of a fresh content go from reserved to used.
+const BOOK_RESERVED: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes - s.n, \
+     used_bytes = used_bytes + s.n \
+     FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM object_locations \
+     WHERE content_id = $1 GROUP BY backend_name, stripe) s \
+     WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe";
+
 impl Landed {
     /// Adds the statements that check that the bytes are still whose they seem, and note what the
     /// backends answered.
@@ -99,6 +106,16 @@ impl Landed {
                         bytes.size_bytes
                     ],
                 );
+            }
+        }
+    }
+
+    /// Adds the statements that book the bytes as used. They end a unit: from here on, writers of
+    /// the same stripe wait for it.
+    pub(crate) fn book(&self, unit: &mut Unit, content: ContentId) {
+        match self {
+            Self::Announced { .. } | Self::Reaped { .. } => drop(unit.run(BOOK_RESERVED, params![content])),
+            Self::Unannounced(bytes) => {
                 unit.run(
                     "SELECT stripe FROM backend_quotas WHERE backend_name = $1 AND stripe = 0 /*lock*/",
                     params![&bytes.backend],
@@ -124,7 +141,7 @@ fn hold_reaped(unit: &mut Unit, write: WriteId, copies: usize, token: ClaimToken
     );
 }
 
-/// A write's intents become locations, and what they reserved is used.
+/// A write's intents become locations.
 fn settle_intents(unit: &mut Unit, write: WriteId, content: ContentId) {
     let key = || params![write, content];
     unit.run(
@@ -132,13 +149,6 @@ fn settle_intents(unit: &mut Unit, write: WriteId, content: ContentId) {
          (content_id, backend_name, physical_key, backend_version, size_bytes, stripe, state, verified_at) \
          SELECT $2, backend_name, physical_key, backend_version, size_bytes, stripe, 'present', :now \
          FROM pending_objects WHERE write_id = $1",
-        key(),
-    );
-    unit.run(
-        "UPDATE backend_quotas SET reserved_bytes = reserved_bytes - s.n, used_bytes = used_bytes + s.n \
-         FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM pending_objects \
-         WHERE write_id = $1 GROUP BY backend_name, stripe) s \
-         WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe",
         key(),
     );
     unit.run("DELETE FROM pending_objects WHERE write_id = $1", key());

@@ -19,6 +19,7 @@ use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
 
 pub use upsert::PutRow;
+use upsert::insert_object;
 pub(crate) use upsert::upsert_object;
 
 use crate::error::{Error, Verdict};
@@ -62,6 +63,17 @@ pub struct CommitPut {
     pub row: PutRow,
     /// When it may be stored.
     pub condition: WriteCondition,
+    /// Nothing was there when somebody looked: most likely nothing will be displaced. A hint.
+    pub is_first: bool,
+}
+
+/// What a write takes to be under its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nothing, or the unit is run again.
+    Empty,
+    /// Whatever it is, it is released.
+    Any,
 }
 
 /// A row that was written.
@@ -183,21 +195,14 @@ impl Objects for Catalog {
     }
 
     async fn commit_put(&self, put: CommitPut) -> Result<Committed, Error> {
-        let place = params![put.row.bucket, &put.row.key];
-        let mut unit = Unit::new("commit_put");
-        unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
-        // A fresh row that nobody else can see: it takes its place before the object's row without
-        // breaking the order of locks.
-        let sha256 = put.sha256.map(|digest| digest.to_string());
-        unit.run(INSERT_WHOLE, params![put.content, sha256, put.md5.to_string(), put.row.size_bytes]);
-        let written = upsert_object(&mut unit, &put.row, put.content, &put.condition);
-        unit.run(LOCK_INTENTS, place.clone());
-        put.landed.hold(&mut unit);
-        DISPLACED.lock(&mut unit, &place);
-        put.landed.settle(&mut unit, put.content);
-        DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
-        unit.run(SUPERSEDE, place);
-        Committed::from_row(&self.write(unit).await?[written].rows[0])
+        if put.is_first && !matches!(put.condition, WriteCondition::IfMatch(_)) {
+            match self.commit_as(&put, Place::Empty).await {
+                // Somebody was faster, or something that has expired is there.
+                Err(Error::Guard(Verdict::RunAgain)) => {}
+                done => return done,
+            }
+        }
+        self.commit_as(&put, Place::Any).await
     }
 
     async fn commit_copy(&self, row: PutRow, source: ContentId, condition: WriteCondition) -> Result<Committed, Error> {
@@ -250,5 +255,33 @@ impl Objects for Catalog {
             Verdict::RunAgain,
         );
         self.write(unit).await.map(drop)
+    }
+}
+
+impl Catalog {
+    async fn commit_as(&self, put: &CommitPut, there: Place) -> Result<Committed, Error> {
+        let place = params![put.row.bucket, &put.row.key];
+        let mut unit = Unit::new("commit_put");
+        unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
+        // A fresh row that nobody else can see: it takes its place before the object's row without
+        // breaking the order of locks.
+        let sha256 = put.sha256.map(|digest| digest.to_string());
+        unit.run(INSERT_WHOLE, params![put.content, sha256, put.md5.to_string(), put.row.size_bytes]);
+        let written = match there {
+            Place::Empty => insert_object(&mut unit, &put.row, put.content),
+            Place::Any => upsert_object(&mut unit, &put.row, put.content, &put.condition),
+        };
+        unit.run(LOCK_INTENTS, place.clone());
+        put.landed.hold(&mut unit);
+        if there == Place::Any {
+            DISPLACED.lock(&mut unit, &place);
+        }
+        put.landed.settle(&mut unit, put.content);
+        if there == Place::Any {
+            DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
+        }
+        unit.run(SUPERSEDE, place);
+        put.landed.book(&mut unit, put.content);
+        Committed::from_row(&self.write(unit).await?[written].rows[0])
     }
 }

@@ -9,7 +9,7 @@ use s3o_model::names::BackendName;
 use s3o_model::quota::Books;
 
 use crate::error::Error;
-use crate::unit::{Row, Unit};
+use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
 
 /// Which backends have a limit, as this process was told; writes to the others may use any stripe.
@@ -61,14 +61,14 @@ fn books(row: &Row) -> Result<Books, Error> {
 #[async_trait]
 impl Quotas for Catalog {
     async fn set_limit(&self, backend: &BackendName, limit_bytes: Option<u64>) -> Result<(), Error> {
+        let stripes: Vec<[u32; 1]> = (0..self.driver.stripes()).map(|stripe| [stripe]).collect();
         let mut unit = Unit::new("set_limit");
-        for stripe in 0..self.driver.stripes() {
-            unit.run(
-                "INSERT INTO backend_quotas (backend_name, stripe, share_bytes) VALUES ($1, $2, $3) \
-                 ON CONFLICT (backend_name, stripe) DO UPDATE SET share_bytes = excluded.share_bytes",
-                params![backend, stripe, limit_bytes],
-            );
-        }
+        unit.run(
+            "INSERT INTO backend_quotas (backend_name, stripe, share_bytes) \
+             SELECT CAST($1 AS TEXT), CAST(t.value ->> 0 AS BIGINT), CAST($3 AS BIGINT) FROM json_each($2) t WHERE 1 = 1 \
+             ON CONFLICT (backend_name, stripe) DO UPDATE SET share_bytes = excluded.share_bytes",
+            params![backend, json(&stripes), limit_bytes],
+        );
         self.write(unit).await?;
         self.limited.note(backend, limit_bytes.is_some());
         Ok(())

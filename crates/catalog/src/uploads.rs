@@ -211,6 +211,9 @@ impl Uploads for Catalog {
             PartSource::Range { offset } => refer_to_range(&mut unit, &part, *offset),
         };
         DISPLACED_PART.add_to(&mut unit, &place, Reason::Multipart);
+        if let PartSource::Written { landed, .. } = &part.source {
+            landed.book(&mut unit, part.content);
+        }
         moment(&self.write(unit).await?[written].rows[0], 0)
     }
 

@@ -106,7 +106,7 @@ impl Engine {
             checksum: written.digests.checksum.clone(),
             attributes: put.attributes,
         };
-        self.commit_put(written, row, put.condition).await
+        self.commit_put(written, row, (put.condition, found.object.is_none())).await
     }
 
     /// What the reaper would need to finish this write; `None` if it could not.
@@ -121,7 +121,12 @@ impl Engine {
         })
     }
 
-    async fn commit_put(&self, written: WrittenBytes, row: PutRow, condition: WriteCondition) -> Result<Stored, Error> {
+    async fn commit_put(
+        &self,
+        written: WrittenBytes,
+        row: PutRow,
+        (condition, is_first): (WriteCondition, bool),
+    ) -> Result<Stored, Error> {
         let stored = Stored { etag: row.etag.clone(), version: row.version, checksum: row.checksum.clone() };
         let commit = CommitPut {
             landed: written.landed(),
@@ -130,6 +135,7 @@ impl Engine {
             sha256: Some(written.digests.sha256),
             row,
             condition,
+            is_first,
         };
         match self.objects.commit_put(commit).await {
             Ok(committed) => {

@@ -148,8 +148,8 @@ const BREAKAGES: &[(&str, &str, &str)] = &[
     ),
     (
         "bytes lie only where books are kept",
-        "UPDATE backend_quotas SET stripe = stripe + 100",
-        "UPDATE backend_quotas SET stripe = stripe - 100",
+        "UPDATE backend_quotas SET stripe = stripe + 1000",
+        "UPDATE backend_quotas SET stripe = stripe - 1000",
     ),
     ("no unit leaves its mark behind", "UPDATE objects SET token = 'someone'", "UPDATE objects SET token = NULL"),
     (

@@ -225,6 +225,8 @@ impl Scene {
             sha256: None,
             row: self.row(intent.bucket, intent.key.as_str(), content, intent.size_bytes),
             condition,
+            // A hint, right or wrong.
+            is_first: true,
         }
     }
 

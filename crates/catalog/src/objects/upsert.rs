@@ -10,7 +10,7 @@ use s3o_model::object::Attributes;
 
 use crate::error::Verdict;
 use crate::params;
-use crate::unit::{Unit, json};
+use crate::unit::{Unit, Value, json};
 
 /// Everything that S3 shows of an object, except when it was written.
 #[derive(Debug, Clone)]
@@ -32,24 +32,35 @@ pub struct PutRow {
 }
 
 macro_rules! insert {
-    ($tail:literal) => {
+    ($tail:expr) => {
         concat!(
             "INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, checksum, headers, ",
             "metadata, tags, last_modified) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, :now / 1000 * 1000) ",
-            "ON CONFLICT (bucket_id, key) DO UPDATE SET prev_content_id = objects.content_id, ",
-            "content_id = excluded.content_id, version_id = excluded.version_id, size_bytes = excluded.size_bytes, ",
-            "etag = excluded.etag, checksum = excluded.checksum, headers = excluded.headers, ",
-            "metadata = excluded.metadata, tags = excluded.tags, last_modified = excluded.last_modified, ",
-            "expires_at = NULL, deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL ",
+            "ON CONFLICT (bucket_id, key) DO ",
             $tail,
             " RETURNING last_modified, prev_content_id"
         )
     };
 }
 
-const ALWAYS: &str = insert!("");
+macro_rules! replace {
+    ($tail:literal) => {
+        insert!(concat!(
+            "UPDATE SET prev_content_id = objects.content_id, ",
+            "content_id = excluded.content_id, version_id = excluded.version_id, size_bytes = excluded.size_bytes, ",
+            "etag = excluded.etag, checksum = excluded.checksum, headers = excluded.headers, ",
+            "metadata = excluded.metadata, tags = excluded.tags, last_modified = excluded.last_modified, ",
+            "expires_at = NULL, deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL ",
+            $tail
+        ))
+    };
+}
+
+const WHERE_NOTHING_IS: &str = insert!("NOTHING");
+
+const ALWAYS: &str = replace!("");
 /// An expired row counts as absent.
-const IF_ABSENT: &str = insert!("WHERE objects.expires_at IS NOT NULL AND objects.expires_at <= :now");
+const IF_ABSENT: &str = replace!("WHERE objects.expires_at IS NOT NULL AND objects.expires_at <= :now");
 const IF_MATCH: &str = "UPDATE objects SET prev_content_id = content_id, content_id = $3, version_id = $4, \
      size_bytes = $5, etag = $6, checksum = $7, headers = $8, metadata = $9, tags = $10, \
      last_modified = :now / 1000 * 1000, expires_at = NULL, deletion_status = 'NOT_EXPIRED', \
@@ -57,10 +68,28 @@ const IF_MATCH: &str = "UPDATE objects SET prev_content_id = content_id, content
      WHERE bucket_id = $1 AND key = $2 AND (CAST($11 AS TEXT) IS NULL OR etag = $11) \
      AND (expires_at IS NULL OR expires_at > :now) RETURNING last_modified, prev_content_id";
 
+/// Adds the statement that writes a row where none is; its answer is that of [`upsert_object`].
+pub(super) fn insert_object(unit: &mut Unit, row: &PutRow, content: ContentId) -> usize {
+    unit.one(WHERE_NOTHING_IS, values(row, content), Verdict::RunAgain)
+}
+
 /// Adds the statement; its answer holds the moment of the write and what it displaced.
 pub(crate) fn upsert_object(unit: &mut Unit, row: &PutRow, content: ContentId, condition: &WriteCondition) -> usize {
+    let mut values = values(row, content);
+    let sql = match condition {
+        WriteCondition::None => ALWAYS,
+        WriteCondition::IfAbsent => IF_ABSENT,
+        WriteCondition::IfMatch(etag) => {
+            values.extend(params![etag.as_ref()]);
+            IF_MATCH
+        }
+    };
+    unit.one(sql, values, Verdict::PreconditionFailed)
+}
+
+fn values(row: &PutRow, content: ContentId) -> Vec<Value> {
     let attributes = &row.attributes;
-    let mut values = params![
+    params![
         row.bucket,
         &row.key,
         content,
@@ -71,14 +100,5 @@ pub(crate) fn upsert_object(unit: &mut Unit, row: &PutRow, content: ContentId, c
         json(&attributes.headers),
         json(&attributes.metadata),
         json(&attributes.tags),
-    ];
-    let sql = match condition {
-        WriteCondition::None => ALWAYS,
-        WriteCondition::IfAbsent => IF_ABSENT,
-        WriteCondition::IfMatch(etag) => {
-            values.extend(params![etag.as_ref()]);
-            IF_MATCH
-        }
-    };
-    unit.one(sql, values, Verdict::PreconditionFailed)
+    ]
 }

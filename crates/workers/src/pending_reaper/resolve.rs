@@ -101,6 +101,7 @@ impl PendingReaper {
                 attributes,
             },
             condition,
+            is_first: false,
         };
         match self.objects.commit_put(commit).await {
             Ok(_) => Ok(Some(Resolution::Promoted)),
