@@ -157,6 +157,16 @@ impl Cleanups for Catalog {
             params![json(&all), token],
         );
         let done = params![json(&done), token];
+        // In order: others that change several rows of the books wait their turn instead of each other.
+        unit.run(
+            concat!(
+                "SELECT stripe FROM backend_quotas WHERE (backend_name, stripe) IN \
+                 (SELECT backend_name, stripe FROM cleanup_queue",
+                settled!(""),
+                ") ORDER BY backend_name, stripe /*lock*/"
+            ),
+            done.clone(),
+        );
         unit.run(
             concat!(
                 "UPDATE backend_quotas SET orphan_bytes = orphan_bytes - s.n \

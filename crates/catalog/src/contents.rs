@@ -70,6 +70,7 @@ impl Contents for Catalog {
             Verdict::RunAgain,
         );
         PIECES.lock(&mut unit, &span);
+        PIECES.enter(&mut unit, &span, None);
         PIECES.add_to(&mut unit, &span, Reason::Delete);
         unit.run("DELETE FROM content_parts WHERE joined_id = $1 AND number BETWEEN $2 AND $3", span.clone());
         unit.run(
@@ -93,6 +94,7 @@ impl Contents for Catalog {
             Verdict::RunAgain,
         );
         PARTS.lock(&mut unit, &span);
+        PARTS.enter(&mut unit, &span, None);
         PARTS.add_to(&mut unit, &span, Reason::Multipart);
         unit.run("DELETE FROM multipart_parts WHERE upload_id = $1 AND number BETWEEN $2 AND $3", span.clone());
         unit.run(

@@ -189,7 +189,7 @@ impl Intents for Catalog {
     }
 
     async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error> {
-        const ENQUEUE: [&str; 3] = expired::enqueue!("write_id = $1 AND state = 'open'", "$2");
+        const ENQUEUE: [&str; 4] = expired::enqueue!("write_id = $1 AND state = 'open'", "$2");
         let window = match late {
             Late::No => None,
             Late::Within(window) => Some(millis_of(window)),

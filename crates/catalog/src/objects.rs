@@ -278,6 +278,7 @@ impl Catalog {
         }
         put.landed.settle(&mut unit, put.content);
         if there == Place::Any {
+            DISPLACED.enter(&mut unit, &place, Some(put.content));
             DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
         }
         unit.run(SUPERSEDE, place);

@@ -4,6 +4,8 @@
 //! Every unit that lets go of content uses these statements, so there is one way to do it. The
 //! selector names the contents by a marker that neither time nor others can change.
 
+use s3o_model::ids::ContentId;
+
 use crate::driver::dialect::params_of;
 use crate::params;
 use crate::unit::{Unit, Value};
@@ -11,6 +13,7 @@ use crate::unit::{Unit, Value};
 /// The statements that release the contents a selector names.
 pub(crate) struct Release {
     lock: String,
+    enter: String,
     count_down: String,
     condemn: String,
     enqueue: String,
@@ -47,6 +50,11 @@ impl Release {
         );
         Self {
             lock: format!("SELECT id FROM contents WHERE id IN ({ids}) ORDER BY id /*lock*/"),
+            enter: format!(
+                "SELECT stripe FROM backend_quotas WHERE (backend_name, stripe) IN (SELECT backend_name, stripe \
+                 FROM object_locations WHERE content_id IN ({ids}) OR content_id = {reason}) \
+                 ORDER BY backend_name, stripe /*lock*/"
+            ),
             count_down: format!(
                 "UPDATE contents SET ref_count = ref_count - s.n \
                  FROM (SELECT {column} AS c, count(*) AS n FROM {referrers} GROUP BY {column}) s \
@@ -83,6 +91,14 @@ impl Release {
     /// Locks the contents, before the unit takes references of its own.
     pub(crate) fn lock(&'static self, unit: &mut Unit, selector: &[Value]) {
         unit.run(&self.lock, selector.to_vec());
+    }
+
+    /// Locks the books that a unit is about to change, in order, where there may be several: what it releases, and what
+    /// it adds. Units that took them as they come would block each other.
+    pub(crate) fn enter(&'static self, unit: &mut Unit, selector: &[Value], added: Option<ContentId>) {
+        let mut values = selector.to_vec();
+        values.extend(params![added]);
+        unit.run(&self.enter, values);
     }
 
     /// Lets go of the references. The unit deletes or has replaced the referring rows itself.

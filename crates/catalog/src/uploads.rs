@@ -206,6 +206,7 @@ impl Uploads for Catalog {
                 landed.hold(&mut unit);
                 DISPLACED_PART.lock(&mut unit, &place);
                 landed.settle(&mut unit, part.content);
+                DISPLACED_PART.enter(&mut unit, &place, Some(part.content));
                 written
             }
             PartSource::Range { offset } => refer_to_range(&mut unit, &part, *offset),

@@ -26,6 +26,12 @@ macro_rules! enqueue {
                 $marker
             ),
             concat!(
+                "SELECT stripe FROM backend_quotas WHERE (backend_name, stripe) IN ",
+                "(SELECT backend_name, stripe FROM pending_objects WHERE ",
+                $marker,
+                ") ORDER BY backend_name, stripe /*lock*/"
+            ),
+            concat!(
                 "UPDATE backend_quotas SET reserved_bytes = reserved_bytes - s.n, orphan_bytes = orphan_bytes + s.n ",
                 "FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM pending_objects WHERE ",
                 $marker,
@@ -93,7 +99,7 @@ pub(super) async fn abandon(
     write: WriteId,
     late: Duration,
 ) -> Result<bool, Error> {
-    const ENQUEUE: [&str; 3] = enqueue!("token = $1 AND write_id = $2", "$3");
+    const ENQUEUE: [&str; 4] = enqueue!("token = $1 AND write_id = $2", "$3");
     let mut unit = Unit::new("abandon");
     let ours = unit.run(
         "SELECT id FROM pending_objects WHERE token = $1 AND write_id = $2 ORDER BY id /*lock*/",

@@ -105,6 +105,7 @@ pub(super) async fn delete_many(
         marker.clone(),
     );
     MARKED.lock(&mut unit, &marker);
+    MARKED.enter(&mut unit, &marker, None);
     MARKED.add_to(&mut unit, &marker, Reason::Delete);
     // Keys that had no row may still have writes under way that this delete comes after.
     unit.run(
