@@ -27,8 +27,8 @@ use run::Failure;
 
 /// How often a unit that lost a deadlock is run again.
 const ATTEMPTS_MAX: usize = 20;
-/// How many rows share a backend's books. A writer holds one until its commit is on disk, so there are a few for each
-/// connection: with as many stripes as connections, half of the writers waited.
+/// How many rows share a backend's books. A writer holds one until its commit is on disk, so there are several for each
+/// connection: with as many stripes as connections, writers mostly waited for each other.
 const STRIPES: u32 = 128;
 /// What every session sets, so that a frozen instance holds nobody up.
 const SESSION: &str = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=10s";
