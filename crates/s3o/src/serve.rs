@@ -1,6 +1,7 @@
 //! Serving: everything is opened, wired, run, and drained again.
 
 mod control;
+mod workers;
 
 use std::future::Future;
 use std::path::Path;
@@ -22,10 +23,7 @@ use s3o_server::audit::Audit;
 use s3o_server::listener;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Access, AccessKey, Keys, S3Options, SharedKeys};
-use s3o_workers::{
-    Budget, Cleanup, CleanupSettings, Identity, IdentityParts, Kind, PendingReaper, ReaperSettings, Runner,
-    RunnerParts, Schedule, Scheduled, Worker,
-};
+use s3o_workers::{Budget, Identity, IdentityParts, Runner, RunnerParts};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
@@ -41,10 +39,6 @@ use control::Controls;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// How long a request waits for a connection to the catalog.
 const CATALOG_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long one tick of a worker may take before it is given up.
-const TICK_MAX: Duration = Duration::from_mins(10);
-/// How often the marks on the backends are raised.
-const IDENTITY_INTERVAL: Duration = Duration::from_hours(1);
 /// How long the start waits for backends to answer.
 const ATTACH_WAIT_MAX: Duration = Duration::from_secs(3);
 /// How often a backend that was not reached yet is tried again.
@@ -137,7 +131,9 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
     for bucket in &config.buckets {
         catalog.create_bucket(bucket).await.map_err(|error| Failure::of("catalog", error))?;
     }
-    let runner = open_runner(&config, &catalog, &fleet, &identity, &ground)?;
+    let parts =
+        workers::Parts { config: &config, catalog: &catalog, fleet: &fleet, identity: &identity, ground: &ground };
+    let runner = open_runner(&parts)?;
     let observer = ground.with_registry(|registry| {
         runner.register(registry);
         ground.intent_metrics.register(registry, fleet.backends().map(|backend| backend.name().clone()));
@@ -299,69 +295,20 @@ fn open_engine(config: &Config, catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, grou
     })
 }
 
-fn open_runner(
-    config: &Config,
-    catalog: &Arc<Catalog>,
-    fleet: &Arc<Fleet>,
-    identity: &Arc<Identity>,
-    ground: &Ground,
-) -> Result<Arc<Runner>, Failure> {
-    let cleanup = Cleanup {
-        cleanups: catalog.clone(),
-        contents: catalog.clone(),
-        fleet: Arc::clone(fleet),
-        identity: Arc::clone(identity),
-        ids: ground.ids.clone(),
-        instance: ground.instance,
-        clock: Arc::clone(&ground.clock),
-        entropy: Arc::clone(&ground.entropy),
-        settings: CleanupSettings {
-            batch_size: config.cleanup.batch_size,
-            concurrency: config.cleanup.concurrency,
-            claim_grace_period: config.cleanup.claim_grace_period,
-            reader_grace: config.cleanup.reader_grace,
-            backoff: config.cleanup.backoff,
-        },
-    };
-    let reaper = PendingReaper {
-        intents: catalog.clone(),
-        objects: catalog.clone(),
-        fleet: Arc::clone(fleet),
-        identity: Arc::clone(identity),
-        ids: ground.ids.clone(),
-        metrics: ground.intent_metrics.clone(),
-        settings: ReaperSettings {
-            batch_size: config.intents.batch_size,
-            concurrency: config.intents.concurrency,
-            hold: config.intents.min_age,
-            rest_min: config.intents.reaper_tick,
-            late_write_window: config.intents.late_write_window,
-            recovery: config.intents.recovery,
-        },
-        cleanup_bell: Arc::clone(&ground.cleanup_bell),
-    };
-    let bell = Some(Arc::clone(&ground.cleanup_bell));
-    let workers = vec![
-        scheduled(Arc::new(cleanup), config.cleanup.interval, Kind::Shared, bell),
-        scheduled(Arc::new(reaper), config.intents.reaper_tick, Kind::Shared, None),
-        scheduled(identity.clone(), IDENTITY_INTERVAL, Kind::Locked, None),
-    ];
+fn open_runner(parts: &workers::Parts<'_>) -> Result<Arc<Runner>, Failure> {
+    let workers::Parts { config, catalog, ground, .. } = *parts;
     let runner = Runner::new(RunnerParts {
-        workers,
-        runs: catalog.clone(),
+        workers: workers::all(parts),
+        runs: Arc::clone(catalog) as _,
         locks: open_locks(&config.database, ground)?,
         budget: Arc::clone(&ground.budget),
-        observer: ground.audit.clone(),
+        observer: Arc::clone(&ground.audit) as _,
         clock: Arc::clone(&ground.clock),
         entropy: Arc::clone(&ground.entropy),
         instance: ground.instance,
         drain_max: DRAIN_MAX,
     });
     Ok(Arc::new(runner))
-}
-
-fn scheduled(worker: Arc<dyn Worker>, interval: Duration, kind: Kind, bell: Option<Arc<Notify>>) -> Scheduled {
-    Scheduled { worker, schedule: Schedule { interval, kind, bell, deadline: TICK_MAX } }
 }
 
 fn open_locks(database: &Database, ground: &Ground) -> Result<Arc<dyn Locks>, Failure> {

@@ -1,0 +1,96 @@
+//! The workers, each made of its parts and settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use s3o_backend::Fleet;
+use s3o_catalog::Catalog;
+use s3o_workers::{
+    Cleanup, CleanupSettings, Identity, Kind, PendingReaper, ReaperSettings, Schedule, Scheduled, Worker,
+};
+use tokio::sync::Notify;
+
+use super::Ground;
+use crate::config::Config;
+
+/// How long one tick of a worker may take before it is given up.
+const TICK_MAX: Duration = Duration::from_mins(10);
+/// How often the marks on the backends are raised.
+const IDENTITY_INTERVAL: Duration = Duration::from_hours(1);
+
+/// What workers are made of.
+#[derive(Clone, Copy)]
+pub struct Parts<'a> {
+    /// The settings.
+    pub config: &'a Config,
+    /// What is known.
+    pub catalog: &'a Arc<Catalog>,
+    /// The backends.
+    pub fleet: &'a Arc<Fleet>,
+    /// Their identities.
+    pub identity: &'a Arc<Identity>,
+    /// What everything is made with.
+    pub ground: &'a Ground,
+}
+
+/// All of them.
+pub fn all(parts: &Parts<'_>) -> Vec<Scheduled> {
+    vec![cleanup(parts), pending_reaper(parts), identity(parts)]
+}
+
+fn scheduled(worker: impl Worker + 'static, interval: Duration, kind: Kind) -> Scheduled {
+    on_schedule(Arc::new(worker), interval, kind, None)
+}
+
+fn on_schedule(worker: Arc<dyn Worker>, interval: Duration, kind: Kind, bell: Option<Arc<Notify>>) -> Scheduled {
+    Scheduled { worker, schedule: Schedule { interval, kind, bell, deadline: TICK_MAX } }
+}
+
+fn cleanup(parts: &Parts<'_>) -> Scheduled {
+    let Parts { config, catalog, fleet, identity, ground } = *parts;
+    let worker = Cleanup {
+        cleanups: Arc::clone(catalog) as _,
+        contents: Arc::clone(catalog) as _,
+        fleet: Arc::clone(fleet),
+        identity: Arc::clone(identity),
+        ids: ground.ids.clone(),
+        instance: ground.instance,
+        clock: Arc::clone(&ground.clock),
+        entropy: Arc::clone(&ground.entropy),
+        settings: CleanupSettings {
+            batch_size: config.cleanup.batch_size,
+            concurrency: config.cleanup.concurrency,
+            claim_grace_period: config.cleanup.claim_grace_period,
+            reader_grace: config.cleanup.reader_grace,
+            backoff: config.cleanup.backoff,
+        },
+    };
+    let bell = Some(Arc::clone(&ground.cleanup_bell));
+    on_schedule(Arc::new(worker), config.cleanup.interval, Kind::Shared, bell)
+}
+
+fn pending_reaper(parts: &Parts<'_>) -> Scheduled {
+    let Parts { config, catalog, fleet, identity, ground } = *parts;
+    let worker = PendingReaper {
+        intents: Arc::clone(catalog) as _,
+        objects: Arc::clone(catalog) as _,
+        fleet: Arc::clone(fleet),
+        identity: Arc::clone(identity),
+        ids: ground.ids.clone(),
+        metrics: ground.intent_metrics.clone(),
+        settings: ReaperSettings {
+            batch_size: config.intents.batch_size,
+            concurrency: config.intents.concurrency,
+            hold: config.intents.min_age,
+            rest_min: config.intents.reaper_tick,
+            late_write_window: config.intents.late_write_window,
+            recovery: config.intents.recovery,
+        },
+        cleanup_bell: Arc::clone(&ground.cleanup_bell),
+    };
+    scheduled(worker, config.intents.reaper_tick, Kind::Shared)
+}
+
+fn identity(parts: &Parts<'_>) -> Scheduled {
+    on_schedule(Arc::clone(parts.identity) as _, IDENTITY_INTERVAL, Kind::Locked, None)
+}
