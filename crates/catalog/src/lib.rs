@@ -4,6 +4,7 @@
 //! small driver runs atomically; no transaction handle leaves this room, and no SQL lives outside
 //! it.
 
+mod audits;
 mod buckets;
 mod cleanups;
 #[cfg(any(test, feature = "conformance"))]
@@ -18,6 +19,7 @@ mod locks;
 mod low_water;
 mod migrations;
 mod objects;
+mod overview;
 mod quotas;
 mod release;
 mod runs;
@@ -26,6 +28,7 @@ mod uploads;
 
 use std::sync::Arc;
 
+pub use audits::{Audits, Booked, CondemnedPlace, CountPage, Recounted};
 pub use buckets::Buckets;
 pub use cleanups::look::{Ages, Waiting};
 pub use cleanups::{Cleanups, Depths, FreedClaim, Settlement};
@@ -39,10 +42,11 @@ pub use intents::{Dropped, Intents, Late, Stage};
 pub use landed::{Landed, Unannounced};
 pub use locks::postgres::PostgresLocks;
 pub use locks::{Lock, Locked, Locks, ProcessLocks};
-pub use objects::{CommitPut, Committed, Numbered, Objects, PutRow, Resolved, WholeContent};
+pub use objects::{CommitPut, Committed, Numbered, Objects, PutRow, Resolved, StuckObject, StuckObjects, WholeContent};
+pub use overview::{BucketCount, OldestDue, Overview};
 pub use quotas::Quotas;
 pub use runs::{RunRow, Runs, WorkerState};
-pub use uploads::{CommitPart, CompleteRow, PartSource, Uploads};
+pub use uploads::{CommitPart, CompleteRow, PartSource, StaleUpload, StaleUploads, Uploads};
 
 /// The catalog: all roles over one driver.
 #[derive(Clone)]
@@ -69,6 +73,10 @@ impl Catalog {
 impl Catalog {
     async fn read(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
         self.driver.read(unit::Statement { sql, params, guard: None }).await
+    }
+
+    async fn scan(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
+        self.driver.scan(unit::Statement { sql, params, guard: None }).await
     }
 
     async fn write(&self, unit: unit::Unit) -> Result<Vec<unit::Answer>, Error> {

@@ -3,6 +3,7 @@
 mod delete;
 mod list;
 mod resolve;
+mod stuck;
 mod upsert;
 
 use std::sync::LazyLock;
@@ -18,6 +19,7 @@ use s3o_model::listing::{ListPage, ListQuery};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
 
+pub use stuck::{StuckObject, StuckObjects};
 pub use upsert::PutRow;
 use upsert::insert_object;
 pub(crate) use upsert::upsert_object;

@@ -103,9 +103,15 @@ impl Release {
 
     /// Lets go of the references. The unit deletes or has replaced the referring rows itself.
     pub(crate) fn add_to(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
+        unit.run(&self.count_down, selector.to_vec());
+        self.condemn(unit, selector, reason);
+    }
+
+    /// Condemns those that nothing refers to, by count and by rows.
+    pub(crate) fn condemn(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
         let mut values = selector.to_vec();
         values.extend(params![reason.as_str()]);
-        for sql in [&self.count_down, &self.condemn, &self.enqueue, &self.rebook, &self.forget] {
+        for sql in [&self.condemn, &self.enqueue, &self.rebook, &self.forget] {
             unit.run(sql, values.clone());
         }
     }

@@ -2,6 +2,7 @@
 //! change its state by compare-and-set, so exactly one of them wins.
 
 mod rows;
+mod stale;
 
 use std::sync::LazyLock;
 
@@ -23,6 +24,8 @@ use crate::objects::{
 use crate::release::{NONE, Release, Selector};
 use crate::unit::{Unit, json};
 use crate::{Catalog, PutRow, params};
+
+pub use stale::{StaleUpload, StaleUploads};
 
 /// The bytes of a part.
 #[derive(Debug, Clone)]

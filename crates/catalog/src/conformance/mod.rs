@@ -4,6 +4,7 @@
 //! by hand. [`conformance!`](crate::conformance!) makes one named test of each, and checks the
 //! [`books`] behind it.
 
+pub mod audits;
 pub mod books;
 pub mod buckets;
 pub mod cleanups;
@@ -13,11 +14,14 @@ pub mod identities;
 pub mod intents;
 pub mod listing;
 pub mod objects;
+pub mod overview;
 pub mod quotas;
 pub mod races;
 pub mod recovery;
 pub mod runs;
 pub mod scene;
+pub mod stale_uploads;
+pub mod stuck;
 pub mod upload_races;
 pub mod uploads;
 
@@ -77,6 +81,16 @@ macro_rules! conformance {
                 a_noted_run_leaves_no_row, a_skipped_run_changes_nothing_else, a_late_run_does_not_set_the_clock_back,
                 a_pause_stands_until_it_ends, runs_come_newest_first_in_pages, old_runs_are_forgotten,
                 each_worker_keeps_its_newest_runs;
+            stale_uploads: an_upload_without_activity_is_stale, a_part_is_a_sign_of_life, a_lease_is_a_sign_of_life,
+                the_oldest_come_first, a_closed_upload_is_never_stale, activity_after_the_look_saves_an_upload,
+                abort_meets_a_part, abort_meets_complete;
+            stuck: a_stuck_deletion_is_reset_once, a_young_deletion_goes_on, resets_are_bounded;
+            audits: books_in_order_show_no_drift, a_drift_is_repaired_as_a_difference, a_drift_is_applied_once,
+                what_happens_meanwhile_is_not_lost, counts_are_compared_page_by_page, a_wrong_count_is_put_right,
+                a_recount_changes_nothing_that_is_right, condemned_content_does_not_come_back,
+                what_nothing_refers_to_is_condemned, what_something_refers_to_is_not_condemned,
+                a_recount_meets_copies_and_deletes;
+            overview: nothing_due_has_not_waited, the_oldest_of_each_queue_is_told, objects_and_locations_are_counted;
             races: two_first_puts_leave_one_content, one_of_a_hundred_first_writers_wins,
                 one_of_a_hundred_replacing_writers_wins, bucket_delete_meets_put, copy_meets_delete_of_its_source,
                 reap_meets_commit, a_failing_unit_fails_alone, a_storm_leaves_the_books_in_order;
@@ -107,7 +121,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [&str; 15] = [
+    const TOPICS: [&str; 19] = [
         include_str!("books.rs"),
         include_str!("buckets.rs"),
         include_str!("objects.rs"),
@@ -120,6 +134,10 @@ mod tests {
         include_str!("quotas.rs"),
         include_str!("identities.rs"),
         include_str!("runs.rs"),
+        include_str!("stale_uploads.rs"),
+        include_str!("stuck.rs"),
+        include_str!("audits.rs"),
+        include_str!("overview.rs"),
         include_str!("races.rs"),
         include_str!("recovery.rs"),
         include_str!("upload_races.rs"),

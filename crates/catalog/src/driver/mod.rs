@@ -30,6 +30,11 @@ pub trait Driver: Send + Sync {
     /// Runs a query outside any transaction.
     async fn read(&self, query: Statement) -> Result<Vec<Row>, Error>;
 
+    /// Runs a query that reads through much of a table: it may take its time, and holds nobody up.
+    async fn scan(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        self.read(query).await
+    }
+
     /// How many stripes a backend's books should have here: one row that every write changes is the
     /// ceiling of a database with many writers, and costs nothing where there is one.
     fn stripes(&self) -> u32;

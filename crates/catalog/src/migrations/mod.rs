@@ -5,6 +5,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0001_foundation.sql"),
     include_str!("sqlite/0002_worker_runs.sql"),
     include_str!("sqlite/0004_drafts.sql"),
+    include_str!("sqlite/0005_audits.sql"),
 ];
 
 /// What PostgreSQL runs, in order.
@@ -12,4 +13,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0001_foundation.sql"),
     include_str!("postgres/0002_worker_runs.sql"),
     include_str!("postgres/0004_drafts.sql"),
+    include_str!("postgres/0005_audits.sql"),
 ];

@@ -54,7 +54,8 @@ struct Counters {
 /// An open SQLite catalog.
 pub struct Sqlite {
     writer: Writer,
-    readers: Readers,
+    readers: Arc<Readers>,
+    mode: Mode,
     counters: Arc<Counters>,
     /// Held for as long as the catalog is open, so that a second process is refused.
     _lock: std::fs::File,
@@ -66,8 +67,8 @@ impl Sqlite {
         let opened = open::open(&options.path)?;
         let counters = Arc::new(Counters::default());
         let writer = Writer::new(opened.writer, options, Arc::clone(&counters))?;
-        let readers = Readers::new(options.path.clone(), Arc::clone(&options.clock));
-        Ok(Self { writer, readers, counters, _lock: opened.lock })
+        let readers = Arc::new(Readers::new(options.path.clone(), Arc::clone(&options.clock)));
+        Ok(Self { writer, readers, mode: options.mode, counters, _lock: opened.lock })
     }
 }
 
@@ -83,6 +84,17 @@ impl Driver for Sqlite {
         // other tasks run.
         tokio::task::coop::consume_budget().await;
         let rows = self.readers.query(&query)?;
+        self.counters.rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        Ok(rows)
+    }
+
+    async fn scan(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        if self.mode == Mode::Inline {
+            return self.read(query).await;
+        }
+        let readers = Arc::clone(&self.readers);
+        let scanned = tokio::task::spawn_blocking(move || readers.query(&query)).await;
+        let rows = scanned.map_err(|error| Error::Internal(error.to_string()))??;
         self.counters.rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows)
     }

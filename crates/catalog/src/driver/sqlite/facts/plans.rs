@@ -14,7 +14,10 @@ use s3o_model::object::Tags;
 use super::{Mode, Sqlite, clock, options};
 use crate::conformance::scene::{Scene, bucket_name, key};
 use crate::unit::{Answer, Row, Statement, Unit};
-use crate::{Buckets, Cleanups, Driver, Effort, Error, Intents, Late, Objects, PartSource, Uploads};
+use crate::{
+    Buckets, Cleanups, Driver, Effort, Error, Intents, Late, Objects, Overview, PartSource, StaleUploads, StuckObjects,
+    Uploads,
+};
 
 /// Remembers every statement that passes.
 struct Recorder {
@@ -82,8 +85,25 @@ async fn everyday_life(scene: &Scene) {
     scene.clock.advance(Duration::from_hours(1));
     scene.catalog.free_stale_claims(Duration::from_mins(1), scene.token()).await.expect("freed");
     scene.catalog.bucket(&bucket_name("life")).await.expect("a look");
+    upkeep(scene).await;
     scene.clean_up().await;
     scene.catalog.delete_bucket(bucket).await.expect_err("not empty");
+}
+
+/// What the smaller workers and the gauges ask for.
+async fn upkeep(scene: &Scene) {
+    const DELETE: &str = "UPDATE objects SET deletion_status = 'DELETION_IN_PROGRESS', deletion_initiated_at = 1 \
+         WHERE bucket_id = $1 AND key = 'stuck'";
+    scene.catalog.oldest_due(Duration::ZERO).await.expect("a look");
+    let bucket = scene.catalog.bucket(&bucket_name("life")).await.expect("a look").expect("there").id;
+    let upload = scene.upload(bucket, "given-up").await;
+    scene.clock.advance(Duration::from_secs(2));
+    let stale = scene.catalog.stale_uploads(Duration::ZERO, 9).await.expect("a look");
+    assert!(stale.iter().any(|found| found.id == upload));
+    scene.catalog.abort_stale_upload(upload, Duration::ZERO).await.expect("a try").expect("aborted");
+    scene.put(bucket, "stuck", 1).await;
+    scene.change(DELETE, crate::params![bucket]).await;
+    assert!(!scene.catalog.reset_stuck(Duration::ZERO, 9).await.expect("a look").is_empty());
 }
 
 async fn multipart_life(scene: &Scene, bucket: s3o_model::ids::BucketId) {
