@@ -22,7 +22,7 @@ use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
 
 use crate::identity::Identity;
-use crate::{Error, Event, Report, Worker};
+use crate::{Error, Report, Worker, stale_claims};
 
 /// How long condemned content is remembered.
 const CONDEMNED_KEPT: Duration = Duration::from_hours(1);
@@ -77,7 +77,8 @@ impl Worker for Cleanup {
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         let mut waiting = self.look().await?;
         if waiting.claims {
-            self.free_stale_claims(report).await?;
+            let token = ClaimToken::new(self.ids.fresh());
+            stale_claims::free(self.cleanups.as_ref(), self.settings.claim_grace_period, token, report).await?;
         }
         let mut more = waiting.contents && self.expand().await?;
         if waiting.claims || waiting.contents {
@@ -99,17 +100,6 @@ impl Worker for Cleanup {
 }
 
 impl Cleanup {
-    async fn free_stale_claims(&self, report: &mut Report) -> Result<(), Error> {
-        let token = ClaimToken::new(self.ids.fresh());
-        for claim in self.cleanups.free_stale_claims(self.settings.claim_grace_period, token).await? {
-            report.count_at("recovered", &claim.backend);
-            let event = Event::new("cleanup_queue.claim_recovered");
-            let event = event.at(&claim.backend, &claim.physical_key, claim.size_bytes);
-            report.events.push(event.with("claimed_by", claim.claimed_by));
-        }
-        Ok(())
-    }
-
     /// What there is to do; most often nothing, and then this is all that a tick costs.
     async fn look(&self) -> Result<Waiting, Error> {
         let backends: Vec<BackendName> = self.fleet.backends().map(|backend| backend.name().clone()).collect();

@@ -10,9 +10,15 @@ mod event;
 mod identity;
 mod metrics;
 mod pending_reaper;
+mod quota_audit;
 mod report;
 mod runner;
 mod schedule;
+mod stale_claims;
+mod stale_multipart;
+#[cfg(test)]
+mod testing;
+mod watchdog;
 
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{Cleanup, CleanupSettings};
@@ -20,6 +26,9 @@ pub use error::Error;
 pub use event::{BytesAt, Event};
 pub use identity::{Alarm, Identity, IdentityParts};
 pub use pending_reaper::{PendingReaper, ReaperSettings};
+pub use quota_audit::{DriftGauge, QuotaAudit};
 pub use report::{Outcome, Report, RunReport};
 pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use schedule::{Kind, Schedule, Scheduled};
+pub use stale_multipart::StaleMultipart;
+pub use watchdog::{Watchdog, WatchdogSettings};

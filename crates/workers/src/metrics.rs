@@ -8,11 +8,11 @@ use prometheus_client::registry::Registry;
 use s3o_model::clock::Timestamp;
 
 use crate::report::{Outcome, Report, RunReport};
+use crate::stale_claims::RECOVERED;
 
 /// The worker whose items are the cleanup queue's.
 const CLEANUP: &str = "cleanup";
-/// Claims that were freed, and settlements that came too late: neither settles a row.
-const RECOVERED: &str = "recovered";
+/// Settlements that came too late. Neither they nor claims that were freed settle a row.
 const STALE: &str = "stale";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -96,7 +96,7 @@ impl Metrics {
             }
         }
         for ((outcome, backend), count) in &work.by_backend {
-            if worker == CLEANUP && *outcome == RECOVERED {
+            if *outcome == RECOVERED {
                 self.recovered.get_or_create(&OfBackend { backend: backend.to_string() }).inc_by(*count);
             }
         }
