@@ -1,7 +1,7 @@
 //! Metrics of the backends and the catalog: counted as things happen, gauges read when asked for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +15,8 @@ use s3o_backend::layers::Meter;
 use s3o_catalog::{Catalog, Cleanups as _, Quotas as _};
 use s3o_model::names::BackendName;
 use s3o_server::admin::Refresh;
+
+use crate::tally::Tally;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Call {
@@ -32,6 +34,16 @@ struct Operation {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Backend {
     backend: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Bucket {
+    bucket: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Queue {
+    queue: &'static str,
 }
 
 /// Counts what is asked of the backends.
@@ -82,6 +94,9 @@ impl Meter for BackendMeter {
 /// Numbers that are read from the catalog.
 pub struct CatalogGauges {
     catalog: Arc<Catalog>,
+    tally: Arc<Tally>,
+    objects: Family<Bucket, Gauge>,
+    oldest_due: Family<Queue, Gauge<f64, AtomicU64>>,
     used: Family<Backend, Gauge>,
     limit: Family<Backend, Gauge>,
     orphan: Family<Backend, Gauge>,
@@ -95,9 +110,12 @@ pub struct CatalogGauges {
 
 impl CatalogGauges {
     /// Gauges that are shown in this registry.
-    pub fn register(registry: &mut Registry, catalog: Arc<Catalog>) -> Self {
+    pub fn register(registry: &mut Registry, (catalog, tally): (Arc<Catalog>, Arc<Tally>)) -> Self {
         let gauges = Self {
             catalog,
+            tally,
+            objects: Family::default(),
+            oldest_due: Family::default(),
             used: Family::default(),
             limit: Family::default(),
             orphan: Family::default(),
@@ -115,6 +133,12 @@ impl CatalogGauges {
         registry.register("s3o_cleanup_queue_depth", "Rows in the cleanup queue", gauges.cleanups.clone());
         registry.register("s3o_pending_intents_depth", "Intents that are not resolved", gauges.intents.clone());
         registry.register("s3o_multipart_uploads_open", "Multipart uploads that are open", gauges.uploads.clone());
+        registry.register("s3o_objects", "Objects in each bucket, as of the last count", gauges.objects.clone());
+        registry.register(
+            "s3o_oldest_due_seconds",
+            "For how long the oldest row of each queue has been due",
+            gauges.oldest_due.clone(),
+        );
         registry.register("s3o_catalog_units", "Units of work that were run", gauges.units.clone());
         registry.register("s3o_catalog_commits", "Transactions that were committed", gauges.commits.clone());
         gauges
@@ -139,7 +163,26 @@ impl CatalogGauges {
         self.cleanups.set(signed(depths.cleanups));
         self.intents.set(signed(depths.intents));
         self.uploads.set(signed(depths.uploads));
+        let due = self.tally.oldest_due().await?;
+        for (queue, age) in [
+            ("cleanup", due.cleanup),
+            ("pending_intents", due.pending_intents),
+            ("stale_multipart", due.stale_multipart),
+        ] {
+            self.oldest_due.get_or_create(&Queue { queue }).set(age.as_secs_f64());
+        }
+        self.show_objects().await;
         Ok(())
+    }
+
+    async fn show_objects(&self) {
+        let Some(counts) = self.tally.counts().await else { return };
+        // Buckets that are gone are shown no more.
+        self.objects.clear();
+        for count in &counts.buckets {
+            let bucket = count.bucket.clone();
+            self.objects.get_or_create(&Bucket { bucket }).set(signed(count.objects));
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod gauges;
 mod init;
 mod logging;
 mod serve;
+mod tally;
 
 use std::process::ExitCode;
 

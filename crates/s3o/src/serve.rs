@@ -33,6 +33,7 @@ use crate::credentials::Credentials;
 use crate::fleet::{self, Surroundings};
 use crate::gauges::{BackendMeter, CatalogGauges};
 use crate::logging::{self, Levels};
+use crate::tally::Tally;
 use control::Controls;
 
 /// How long requests in flight may take to finish after a shutdown began.
@@ -139,11 +140,15 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
         ground.intent_metrics.register(registry, fleet.backends().map(|backend| backend.name().clone()));
         Observer::new(RequestMetrics::register(registry), Arc::clone(&ground.entropy), Arc::clone(&ground.audit))
     });
-    let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, Arc::clone(&catalog)));
+    let stale_timeout = config.cleanup.multipart_stale_timeout;
+    let tally = Arc::new(Tally::new(Arc::clone(&catalog), Arc::clone(&ground.clock), stale_timeout));
+    let shown = (Arc::clone(&catalog), Arc::clone(&tally));
+    let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, shown));
     let controls = Arc::new(Controls {
         runner: Arc::clone(&runner),
         identity: Arc::clone(&identity),
         catalog: Arc::clone(&catalog),
+        tally,
         fleet: Arc::clone(&fleet),
         instance: ground.instance,
     });

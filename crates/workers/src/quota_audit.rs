@@ -20,6 +20,8 @@ pub use drift::DriftGauge;
 
 /// How many contents one tick looks at.
 const PAGE: usize = 5000;
+/// How many of them are put right at a time.
+const UNIT_ITEMS_MAX: usize = 1000;
 
 /// Compares books and counts with their rows.
 pub struct QuotaAudit {
@@ -73,11 +75,11 @@ impl QuotaAudit {
     /// One page of counts; where the next one begins, if there is one.
     async fn audit_counts(&self, after: Option<ContentId>, report: &mut Report) -> Result<Option<ContentId>, Error> {
         let page = self.audits.audit_counts(after, self.page).await?;
-        if !page.miscounted.is_empty() {
-            self.audits.recount(&page.miscounted).await?.iter().for_each(|found| tell_recount(*found, report));
+        for miscounted in page.miscounted.chunks(UNIT_ITEMS_MAX) {
+            self.audits.recount(miscounted).await?.iter().for_each(|found| tell_recount(*found, report));
         }
-        if !page.unreferenced.is_empty() {
-            let condemned = self.audits.condemn_unreferenced(&page.unreferenced).await?;
+        for unreferenced in page.unreferenced.chunks(UNIT_ITEMS_MAX) {
+            let condemned = self.audits.condemn_unreferenced(unreferenced).await?;
             condemned.iter().for_each(|place| tell_condemned(place, report));
             self.cleanup_bell.notify_one();
         }

@@ -39,6 +39,8 @@ pub struct Config {
     pub intents: Intents,
     /// How bytes are deleted.
     pub cleanup: CleanupQueue,
+    /// How often the smaller workers look.
+    pub upkeep: Upkeep,
     /// The file of the audit trail.
     pub audit: PathBuf,
 }
@@ -148,6 +150,19 @@ pub struct CleanupQueue {
     pub backoff: Backoff,
     /// How long readers of joined content may go on after its deletion.
     pub reader_grace: Duration,
+    /// After how long without activity an upload is aborted.
+    pub multipart_stale_timeout: Duration,
+}
+
+/// How often the smaller workers look.
+#[derive(Debug, Clone, Copy)]
+pub struct Upkeep {
+    /// For uploads that nobody works on.
+    pub stale_multipart: Duration,
+    /// Whether books and counts agree with their rows.
+    pub quota_audit: Duration,
+    /// For what dead workers left behind.
+    pub watchdog: Duration,
 }
 
 impl Config {

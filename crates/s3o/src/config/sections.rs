@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::faults::Faults;
 use super::read::Section;
-use super::{Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Intents, Server, units};
+use super::{Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Intents, Server, Upkeep, units};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -23,9 +23,8 @@ const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 15] = [
+const NOT_BUILT: [&str; 12] = [
     "redis",
-    "stale_multipart",
     "expiry",
     "lifecycle",
     "replication",
@@ -34,8 +33,6 @@ const NOT_BUILT: [&str; 15] = [
     "sweep",
     "integrity",
     "usage_flush",
-    "quota_audit",
-    "watchdog",
     "circuit_breaker",
     "cache",
     "notifications",
@@ -53,6 +50,11 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
         backends: root.list("backends").into_iter().filter_map(backend).collect(),
         intents: intents(root.section("write_path")),
         cleanup: cleanup(root.section("cleanup_queue")),
+        upkeep: Upkeep {
+            stale_multipart: interval(root.section("stale_multipart"), HOUR),
+            quota_audit: interval(root.section("quota_audit"), HOUR),
+            watchdog: interval(root.section("watchdog"), MINUTE),
+        },
         audit: audit(root.section("audit")),
     };
     let routing = root.section("routing");
@@ -232,7 +234,7 @@ fn flag(text: &str) -> Result<bool, String> {
 }
 
 fn cleanup(section: Section<'_>) -> CleanupQueue {
-    section.not_built(&["max_attempts", "multipart_stale_timeout"]);
+    section.not_built(&["max_attempts"]);
     let cleanup = CleanupQueue {
         interval: section.duration("interval", MINUTE),
         batch_size: section.count("batch_size", 1000).min(1000),
@@ -243,7 +245,15 @@ fn cleanup(section: Section<'_>) -> CleanupQueue {
             max: section.duration("backoff_max", 24 * HOUR),
         },
         reader_grace: section.duration("reader_grace", MINUTE),
+        multipart_stale_timeout: section.duration("multipart_stale_timeout", 24 * HOUR),
     };
     section.finish();
     cleanup
+}
+
+/// A worker that has nothing to set but how often it looks.
+fn interval(section: Section<'_>, default: Duration) -> Duration {
+    let interval = section.duration("interval", default);
+    section.finish();
+    interval
 }

@@ -25,6 +25,10 @@ fn defaults_are_those_of_the_reference() {
     assert_eq!(config.intents.min_age, Duration::from_mins(5));
     assert_eq!(config.cleanup.batch_size, 1000);
     assert_eq!(config.cleanup.backoff.max, Duration::from_hours(24));
+    assert_eq!(config.cleanup.multipart_stale_timeout, Duration::from_hours(24));
+    assert_eq!(config.upkeep.stale_multipart, Duration::from_hours(1));
+    assert_eq!(config.upkeep.quota_audit, Duration::from_hours(1));
+    assert_eq!(config.upkeep.watchdog, Duration::from_mins(1));
     assert_eq!(config.server.object_bytes_max, 5 << 40);
     assert_eq!(config.audit, Path::new("./s3o-data/audit.jsonl"));
 }
@@ -36,6 +40,8 @@ fn every_fault_is_told_with_its_path() {
          access_keys: [{access_key_id: a, access: root}]\n\
          backends: [{name: Disk, kind: fs, root: x}, {name: b, kind: ftp}, {name: c, kind: s3}]\n\
          cleanup_queue: {interval: soon}\n\
+         watchdog: {interval: 1m, stuck_after: 2h}\n\
+         expiry: {stuck_after: 2h}\n\
          lifecycle: {interval: 1h}\n",
     )
     .expect_err("faulty");
@@ -49,6 +55,8 @@ fn every_fault_is_told_with_its_path() {
         "backends[2].endpoint: is required",
         "backends[2].bucket: is required",
         "cleanup_queue.interval: ",
+        "watchdog.stuck_after: is not a known setting",
+        "expiry: is a setting of a part that is not built yet",
         "lifecycle: is a setting of a part that is not built yet",
     ] {
         assert!(faults.contains(path), "{path} not in:\n{faults}");

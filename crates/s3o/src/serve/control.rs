@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use s3o_backend::Fleet;
-use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, Quotas as _};
+use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, OldestDue, Quotas as _};
 use s3o_model::ids::InstanceId;
 use s3o_model::quota::Books;
 use s3o_server::admin::{
-    AcceptError, BackendControl, BackendStatus, BucketStatus, Health, QueueStatus, Readiness, Status, StatusSource,
-    WorkerControl, WorkerError,
+    AcceptError, BackendControl, BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Readiness, Status,
+    StatusSource, WorkerControl, WorkerError,
 };
 use s3o_workers::{Error, Identity, Runner};
 use serde_json::Value;
+
+use crate::tally::{Counts, Tally};
 
 /// The parts that the admin door acts upon.
 pub struct Controls {
@@ -22,6 +24,8 @@ pub struct Controls {
     pub identity: Arc<Identity>,
     /// What is known.
     pub catalog: Arc<Catalog>,
+    /// What is counted.
+    pub tally: Arc<Tally>,
     /// The backends.
     pub fleet: Arc<Fleet>,
     /// This process.
@@ -29,7 +33,7 @@ pub struct Controls {
 }
 
 impl Controls {
-    fn backend(&self, books: &Books) -> BackendStatus {
+    fn backend(&self, books: &Books, counts: Option<&Counts>) -> BackendStatus {
         let standing = self.fleet.standing(&books.backend);
         let frozen = match &standing {
             Some(standing) => standing.frozen.clone(),
@@ -41,7 +45,7 @@ impl Controls {
             limit: books.limit_bytes,
             orphan: books.orphan_bytes,
             reserved: books.reserved_bytes,
-            objects: None,
+            objects: counts.and_then(|counts| counts.locations(&books.backend)),
             health: if frozen.is_some() { Health::Frozen } else { Health::Ok },
             frozen,
             draining: false,
@@ -58,15 +62,39 @@ impl Controls {
         let books = self.catalog.books().await?;
         let depths = self.catalog.depths().await?;
         let buckets = self.catalog.buckets().await?;
-        let bucket = |name: String| BucketStatus { name, ..BucketStatus::default() };
+        let counts = self.tally.counts().await;
+        let counts = counts.as_deref();
         Ok(Status {
             instance: self.instance.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            backends: books.iter().map(|books| self.backend(books)).collect(),
-            buckets: buckets.into_iter().map(|found| bucket(found.name.to_string())).collect(),
-            queues: QueueStatus { cleanup: depths.cleanups, intents: depths.intents, uploads: depths.uploads },
+            backends: books.iter().map(|books| self.backend(books, counts)).collect(),
+            buckets: buckets.iter().map(|found| bucket(found.name.as_str(), counts)).collect(),
+            queues: QueueStatus {
+                cleanup: depths.cleanups,
+                intents: depths.intents,
+                uploads: depths.uploads,
+                oldest_due_seconds: oldest_due(self.tally.oldest_due().await?),
+            },
             workers: self.views().await?,
         })
+    }
+}
+
+fn bucket(name: &str, counts: Option<&Counts>) -> BucketStatus {
+    let count = counts.and_then(|counts| counts.bucket(name));
+    BucketStatus {
+        name: name.to_owned(),
+        objects: count.map(|count| count.objects),
+        bytes: count.map(|count| count.bytes),
+        saved: None,
+    }
+}
+
+fn oldest_due(due: OldestDue) -> OldestDueStatus {
+    OldestDueStatus {
+        cleanup: due.cleanup.as_secs_f64(),
+        pending_intents: due.pending_intents.as_secs_f64(),
+        stale_multipart: due.stale_multipart.as_secs_f64(),
     }
 }
 

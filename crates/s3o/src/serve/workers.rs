@@ -6,7 +6,8 @@ use std::time::Duration;
 use s3o_backend::Fleet;
 use s3o_catalog::Catalog;
 use s3o_workers::{
-    Cleanup, CleanupSettings, Identity, Kind, PendingReaper, ReaperSettings, Schedule, Scheduled, Worker,
+    Cleanup, CleanupSettings, DriftGauge, Identity, Kind, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
+    Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
 
@@ -17,6 +18,8 @@ use crate::config::Config;
 const TICK_MAX: Duration = Duration::from_mins(10);
 /// How often the marks on the backends are raised.
 const IDENTITY_INTERVAL: Duration = Duration::from_hours(1);
+/// After how long a deletion that does not end is begun again.
+const STUCK_AFTER: Duration = Duration::from_hours(2);
 
 /// What workers are made of.
 #[derive(Clone, Copy)]
@@ -35,7 +38,14 @@ pub struct Parts<'a> {
 
 /// All of them.
 pub fn all(parts: &Parts<'_>) -> Vec<Scheduled> {
-    vec![cleanup(parts), pending_reaper(parts), identity(parts)]
+    vec![
+        cleanup(parts),
+        pending_reaper(parts),
+        stale_multipart(parts),
+        identity(parts),
+        quota_audit(parts),
+        watchdog(parts),
+    ]
 }
 
 fn scheduled(worker: impl Worker + 'static, interval: Duration, kind: Kind) -> Scheduled {
@@ -93,4 +103,33 @@ fn pending_reaper(parts: &Parts<'_>) -> Scheduled {
 
 fn identity(parts: &Parts<'_>) -> Scheduled {
     on_schedule(Arc::clone(parts.identity) as _, IDENTITY_INTERVAL, Kind::Locked, None)
+}
+
+fn stale_multipart(parts: &Parts<'_>) -> Scheduled {
+    let Parts { config, catalog, ground, .. } = *parts;
+    let worker = StaleMultipart {
+        uploads: Arc::clone(catalog) as _,
+        timeout: config.cleanup.multipart_stale_timeout,
+        cleanup_bell: Arc::clone(&ground.cleanup_bell),
+    };
+    scheduled(worker, config.upkeep.stale_multipart, Kind::Locked)
+}
+
+fn quota_audit(parts: &Parts<'_>) -> Scheduled {
+    let Parts { config, catalog, ground, .. } = *parts;
+    let drift = ground.with_registry(DriftGauge::register);
+    let worker = QuotaAudit::new(Arc::clone(catalog) as _, drift, Arc::clone(&ground.cleanup_bell));
+    scheduled(worker, config.upkeep.quota_audit, Kind::Locked)
+}
+
+fn watchdog(parts: &Parts<'_>) -> Scheduled {
+    let Parts { config, catalog, ground, .. } = *parts;
+    let worker = Watchdog {
+        cleanups: Arc::clone(catalog) as _,
+        objects: Arc::clone(catalog) as _,
+        ids: ground.ids.clone(),
+        settings: WatchdogSettings { claim_grace_period: config.cleanup.claim_grace_period, stuck_after: STUCK_AFTER },
+        cleanup_bell: Arc::clone(&ground.cleanup_bell),
+    };
+    scheduled(worker, config.upkeep.watchdog, Kind::Locked)
 }

@@ -29,7 +29,7 @@ pub use control::{
     AcceptError, BackendControl, InvalidLevel, LogLevel, Readiness, StatusSource, WorkerControl, WorkerError,
 };
 pub use metrics::{MetricsPage, Refresh};
-pub use status::{BackendStatus, BucketStatus, Health, QueueStatus, Status};
+pub use status::{BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Status};
 
 /// What the admin door answers from.
 #[derive(Clone)]

@@ -74,7 +74,7 @@ pub struct BucketStatus {
 }
 
 /// How much waits.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueStatus {
     /// Rows in the cleanup queue.
     pub cleanup: u64,
@@ -82,6 +82,19 @@ pub struct QueueStatus {
     pub intents: u64,
     /// Multipart uploads that are open.
     pub uploads: u64,
+    /// For how long the oldest row of each queue has been due, in seconds; 0 where nothing is.
+    pub oldest_due_seconds: OldestDueStatus,
+}
+
+/// For how long the oldest row of each queue has been due, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct OldestDueStatus {
+    /// Cleanups, claimed or not.
+    pub cleanup: f64,
+    /// Intents whose lease ran out.
+    pub pending_intents: f64,
+    /// Multipart uploads that nobody works on.
+    pub stale_multipart: f64,
 }
 
 /// Answers with the status.
