@@ -23,6 +23,15 @@ class SqliteCatalog:
         finally:
             connection.close()
 
+    def change(self, sql):
+        """Behind the server's back."""
+        connection = sqlite3.connect(self.path, timeout=10)
+        try:
+            with connection:
+                connection.execute(sql)
+        finally:
+            connection.close()
+
 
 class OwnPostgres:
     """A PostgreSQL that one test may stop and start."""
@@ -59,3 +68,8 @@ class PostgresCatalog:
     def rows(self, sql):
         with psycopg.connect(self.url) as connection:
             return connection.execute(sql).fetchall()
+
+    def change(self, sql):
+        """Behind the servers' back."""
+        with psycopg.connect(self.url) as connection:
+            connection.execute(sql)

@@ -12,7 +12,7 @@ from polling import eventually
 from running import ADMIN_TOKEN, binary
 
 COMMAND_SECONDS = 60
-WORKERS = {"cleanup", "pending_reaper", "identity"}
+WORKERS = {"cleanup", "pending_reaper", "identity", "stale_multipart", "quota_audit", "watchdog"}
 
 
 @pytest.fixture

@@ -76,11 +76,14 @@ impl QuotaAudit {
     async fn audit_counts(&self, after: Option<ContentId>, report: &mut Report) -> Result<Option<ContentId>, Error> {
         let page = self.audits.audit_counts(after, self.page).await?;
         for miscounted in page.miscounted.chunks(UNIT_ITEMS_MAX) {
-            self.audits.recount(miscounted).await?.iter().for_each(|found| tell_recount(*found, report));
+            for recounted in self.audits.recount(miscounted).await? {
+                tell_recount(recounted, report);
+            }
         }
         for unreferenced in page.unreferenced.chunks(UNIT_ITEMS_MAX) {
-            let condemned = self.audits.condemn_unreferenced(unreferenced).await?;
-            condemned.iter().for_each(|place| tell_condemned(place, report));
+            for condemned in self.audits.condemn_unreferenced(unreferenced).await? {
+                tell_condemned(&condemned, report);
+            }
             self.cleanup_bell.notify_one();
         }
         Ok(page.last.filter(|_| page.seen >= self.page as u64))

@@ -30,9 +30,9 @@ pub async fn books_in_order_show_no_drift(scene: &Scene) {
 
 /// What is wrong is put right, in either direction, and only that.
 pub async fn a_drift_is_repaired_as_a_difference(scene: &Scene) {
-    furnish(scene).await;
     const BREAK: &str = "UPDATE backend_quotas SET used_bytes = used_bytes + 100, orphan_bytes = 0, \
          reserved_bytes = reserved_bytes + 1 WHERE backend_name = 'disk'";
+    furnish(scene).await;
     scene.change(BREAK, vec![]).await;
     let found = drifted(scene).await;
     assert!(!found.is_empty());

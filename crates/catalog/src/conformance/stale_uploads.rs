@@ -10,7 +10,7 @@ use crate::{Intents, StaleUploads, Uploads, Verdict};
 
 const TIMEOUT: Duration = Duration::from_hours(24);
 /// Moments are stored in whole seconds, so a second more is waited.
-const PAST: Duration = Duration::from_millis(24 * 3_600_000 + 1_000);
+const PAST: Duration = Duration::from_secs(24 * 3600 + 1);
 
 async fn stale(scene: &Scene) -> Vec<UploadId> {
     scene.catalog.stale_uploads(TIMEOUT, 100).await.expect("a look").into_iter().map(|upload| upload.id).collect()
@@ -26,7 +26,7 @@ pub async fn an_upload_without_activity_is_stale(scene: &Scene) {
     let upload = scene.upload(bucket, "a").await;
     scene.part(upload, 1, 3).await;
     scene.part(upload, 2, 4).await;
-    scene.clock.advance(TIMEOUT - Duration::from_secs(1));
+    scene.wait_almost(TIMEOUT);
     assert_eq!((stale(scene).await, abort(scene, upload).await), (vec![], None));
     scene.clock.advance(Duration::from_secs(2));
     let found = scene.catalog.stale_uploads(TIMEOUT, 9).await.expect("a look").remove(0);

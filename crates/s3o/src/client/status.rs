@@ -51,8 +51,17 @@ fn render(status: &Value) -> String {
         cell(&queues["intents"]),
         cell(&queues["uploads"])
     );
+    let due = overdue(&queues["oldest_due_seconds"]);
     let workers = workers::render(rows(&status["workers"]));
-    format!("{}\n{}\n{waiting}\n\n{workers}", backends.render(), buckets.render())
+    format!("{}\n{}\n{waiting}{due}\n\n{workers}", backends.render(), buckets.render())
+}
+
+/// Queues whose oldest row is due, and for how long.
+fn overdue(ages: &Value) -> String {
+    let ages = ages.as_object().into_iter().flatten().filter_map(|(queue, age)| Some((queue, age.as_f64()?)));
+    let due: Vec<_> =
+        ages.filter(|(_, age)| *age > 0.0).map(|(queue, age)| format!("{queue} for {age:.0} s")).collect();
+    if due.is_empty() { String::new() } else { format!("\ndue: {}", due.join(", ")) }
 }
 
 #[cfg(test)]
@@ -66,10 +75,17 @@ mod tests {
             "backends": [{"name": "disk", "used": 2048, "limit": null, "orphan": 0, "reserved": 0, "objects": null,
                           "health": "frozen", "frozen": "wrong disk", "draining": false}],
             "buckets": [{"name": "photos", "objects": 3, "bytes": 10}],
-            "queues": {"cleanup": 1, "intents": 2, "uploads": 3},
+            "queues": {"cleanup": 1, "intents": 2, "uploads": 3,
+                       "oldest_due_seconds": {"cleanup": 71.6, "pending_intents": 0.0}},
             "workers": [{"name": "cleanup"}],
         }));
-        for part in ["2.0 KiB", "frozen: wrong disk", "photos", "1 cleanups, 2 intents, 3 uploads", "cleanup"] {
+        for part in [
+            "2.0 KiB",
+            "frozen: wrong disk",
+            "photos",
+            "1 cleanups, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",
+            "cleanup",
+        ] {
             assert!(text.contains(part), "{part} not in\n{text}");
         }
     }
