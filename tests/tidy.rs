@@ -26,6 +26,7 @@ const ROOMS: [(&str, &[&str]); 9] = [
             "crates/server/",
             "crates/engine/src/tasks.rs",
             "crates/s3o/src/serve.rs",
+            "crates/s3o/src/tally/counted.rs",
             "crates/s3o/src/bench",
             "crates/backend/src/s3/",
             "crates/catalog/src/locks/postgres.rs",
