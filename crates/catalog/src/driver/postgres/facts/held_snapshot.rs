@@ -10,7 +10,7 @@ use tokio_postgres::{Client, NoTls};
 use super::{Postgres, PostgresOptions, fresh_schema, url};
 use crate::conformance::scene::{Scene, backend, clock};
 use crate::unit::{Answer, Row, Statement, Unit};
-use crate::{Ages, Cleanups, Driver, Effort, Error, Intents};
+use crate::{Ages, Cleanups, Driver, Effort, Error};
 
 /// Settled, at a thousand each second, up to this moment.
 const SETTLE: &str = "
@@ -111,7 +111,7 @@ async fn cost(scene: &Scene, driver: &Explained) -> (u64, u64) {
     assert_eq!(waiting.lanes.len(), 1);
     scene.catalog.claim_cleanups(&backend("disk"), 100, &scene.claimant()).await.expect("claimed");
     let claim = spent();
-    scene.catalog.reap(scene.token(), 100, Duration::ZERO).await.expect("a look");
+    scene.reap(100, Duration::ZERO).await;
     (claim, spent())
 }
 
