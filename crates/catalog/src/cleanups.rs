@@ -2,6 +2,7 @@
 
 pub(crate) mod look;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -66,8 +67,9 @@ pub trait Cleanups: Send + Sync {
         claimant: &Claimant,
     ) -> Result<Vec<Cleanup>, Error>;
 
-    /// Settles claimed rows; how many still carried the token is returned, the rest was not touched.
-    async fn settle_cleanups(&self, token: ClaimToken, settlements: &[Settlement]) -> Result<usize, Error>;
+    /// Settles claimed rows; those that still carried the token are returned, the rest was not touched.
+    async fn settle_cleanups(&self, token: ClaimToken, settlements: &[Settlement])
+    -> Result<HashSet<CleanupId>, Error>;
 
     /// Frees claims older than `grace`, from where the last look found the first; each is returned
     /// to the one who freed it, and to nobody else.
@@ -148,7 +150,11 @@ impl Cleanups for Catalog {
         self.write(unit).await?[0].rows.iter().map(cleanup).collect()
     }
 
-    async fn settle_cleanups(&self, token: ClaimToken, settlements: &[Settlement]) -> Result<usize, Error> {
+    async fn settle_cleanups(
+        &self,
+        token: ClaimToken,
+        settlements: &[Settlement],
+    ) -> Result<HashSet<CleanupId>, Error> {
         let all: Vec<i64> = settlements.iter().map(|settlement| settlement.id.0).collect();
         let (done, freed, later) = sort_settlements(settlements);
         let mut unit = Unit::new("settle_cleanups");
@@ -194,7 +200,7 @@ impl Cleanups for Catalog {
         );
         let answers = self.write(unit).await?;
         self.wait_again(&answers[freed])?;
-        Ok(answers[ours].rows.len())
+        answers[ours].rows.iter().map(|row| row.int(0).map(CleanupId)).collect()
     }
 
     async fn free_stale_claims(&self, grace: Duration, token: ClaimToken) -> Result<Vec<FreedClaim>, Error> {

@@ -225,7 +225,7 @@ async fn bind(address: std::net::SocketAddr) -> Result<TcpListener, Failure> {
 async fn open_catalog(database: &Database, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
     match database {
         Database::Sqlite(path) => open_sqlite(path, ground).await,
-        Database::Postgres { url, connections } => open_postgres(url, *connections).await,
+        Database::Postgres { url, connections, .. } => open_postgres(url, *connections).await,
     }
 }
 
@@ -319,10 +319,10 @@ fn open_runner(parts: &workers::Parts<'_>) -> Result<Arc<Runner>, Failure> {
 fn open_locks(database: &Database, ground: &Ground) -> Result<Arc<dyn Locks>, Failure> {
     match database {
         Database::Sqlite(_) => Ok(Arc::new(ProcessLocks::new(ground.instance))),
-        Database::Postgres { url, connections } => {
+        Database::Postgres { url, connections, lock_timeout } => {
             let options = postgres_options(url, *connections);
-            let locks = PostgresLocks::new(&options, ground.instance).map_err(|error| Failure::of("catalog", error))?;
-            Ok(Arc::new(locks))
+            let locks = PostgresLocks::new(&options, ground.instance, *lock_timeout);
+            Ok(Arc::new(locks.map_err(|error| Failure::of("catalog", error))?))
         }
     }
 }

@@ -150,11 +150,14 @@ impl Cleanup {
         let mut settlements = Vec::with_capacity(claimed.len());
         for (cleanup, attempt) in claimed.iter().zip(attempts) {
             let outcome = judge(cleanup, attempt, now, &self.settings.backoff, self.entropy.next_unit());
-            report.count(outcome.as_str(), 1);
             settlements.push(Settlement { id: cleanup.id, outcome });
         }
         let settled = self.cleanups.settle_cleanups(claimant.token, &settlements).await?;
-        report.count("stale", (settlements.len() - settled) as u64);
+        for settlement in &settlements {
+            // A row whose claim was lost is somebody else's to count.
+            let ours = settled.contains(&settlement.id);
+            report.count(if ours { settlement.outcome.as_str() } else { "stale" }, 1);
+        }
         let progress = settlements.iter().any(|settlement| settlement.outcome.is_done());
         report.more = progress && claimed.len() >= self.settings.batch_size;
         Ok(())

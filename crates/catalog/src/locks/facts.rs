@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::NoTls;
 
-use super::postgres::{Pace, PostgresLocks};
+use super::postgres::PostgresLocks;
 use super::{Lock, Locked, Locks, ProcessLocks};
 use crate::PostgresOptions;
 
@@ -46,7 +46,7 @@ fn options() -> PostgresOptions {
 }
 
 fn instance(name: &str) -> PostgresLocks {
-    PostgresLocks::new(&options(), name).expect("options that can be read")
+    PostgresLocks::new(&options(), name, Duration::from_secs(20)).expect("options that can be read")
 }
 
 /// A name that no other test uses on this server.
@@ -89,8 +89,7 @@ async fn an_instance_that_goes_lets_go() {
 
 /// A pace at which tests can wait for the end of a silence.
 fn quick(name: &str) -> PostgresLocks {
-    let pace = Pace { ping_interval: Duration::from_millis(100), silence_max: Duration::from_millis(500) };
-    PostgresLocks::paced(&options(), name, pace).expect("options that can be read")
+    PostgresLocks::new(&options(), name, Duration::from_millis(500)).expect("options that can be read")
 }
 
 #[tokio::test]

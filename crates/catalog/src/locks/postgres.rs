@@ -20,8 +20,8 @@ use crate::error::Error;
 
 /// How long an answer may take before the session is given up.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How lock sessions are paced.
-const PACE: Pace = Pace { ping_interval: Duration::from_secs(5), silence_max: Duration::from_secs(20) };
+/// How many pings may go missing before the server takes an instance for gone.
+const PINGS_IN_SILENCE: u32 = 4;
 /// What the session is called on the server, before the instance's name.
 const SESSION_NAME: &str = "s3o lock ";
 /// One number per catalog and worker; the schema tells catalogs in one database apart.
@@ -29,9 +29,17 @@ const KEY: &str = "hashtextextended('s3o ' || current_schema() || ' ' || $1::tex
 
 /// How often a session that holds locks is heard of, and after which silence the server ends it.
 #[derive(Clone, Copy)]
-pub(super) struct Pace {
-    pub ping_interval: Duration,
-    pub silence_max: Duration,
+struct Pace {
+    ping_interval: Duration,
+    silence_max: Duration,
+}
+
+impl Pace {
+    fn new(silence_max: Duration) -> Self {
+        // The server takes none for no end.
+        let silence_max = silence_max.max(Duration::from_millis(1));
+        Self { ping_interval: silence_max / PINGS_IN_SILENCE, silence_max }
+    }
 }
 
 enum Ask {
@@ -45,12 +53,10 @@ pub struct PostgresLocks {
 }
 
 impl PostgresLocks {
-    /// Locks of this instance; it connects when the first one is asked for.
-    pub fn new(options: &PostgresOptions, instance: impl fmt::Display) -> Result<Self, Error> {
-        Self::paced(options, instance, PACE)
-    }
-
-    pub(super) fn paced(options: &PostgresOptions, instance: impl fmt::Display, pace: Pace) -> Result<Self, Error> {
+    /// Locks of this instance, which loses them when it is not heard of for `silence_max`; it
+    /// connects when the first one is asked for.
+    pub fn new(options: &PostgresOptions, instance: impl fmt::Display, silence_max: Duration) -> Result<Self, Error> {
+        let pace = Pace::new(silence_max);
         let mut config = Config::from_str(&options.url).map_err(|error| Error::Internal(error.to_string()))?;
         let schema = options.schema.as_ref().map(|schema| format!(" -c search_path={schema}")).unwrap_or_default();
         let silence = format!("-c idle_session_timeout={}ms", pace.silence_max.as_millis());

@@ -56,6 +56,8 @@ pub enum Database {
         url: String,
         /// The most connections of this instance.
         connections: usize,
+        /// After which silence this instance loses its locks on workers.
+        lock_timeout: Duration,
     },
 }
 
@@ -163,6 +165,8 @@ pub struct Upkeep {
     pub quota_audit: Duration,
     /// For what dead workers left behind.
     pub watchdog: Duration,
+    /// For raising the marks on the backends.
+    pub identity: Duration,
 }
 
 impl Config {

@@ -54,6 +54,7 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
             stale_multipart: interval(root.section("stale_multipart"), HOUR),
             quota_audit: interval(root.section("quota_audit"), HOUR),
             watchdog: interval(root.section("watchdog"), MINUTE),
+            identity: interval(root.section("identity"), HOUR),
         },
         audit: audit(root.section("audit")),
     };
@@ -117,11 +118,14 @@ fn admin(section: Section<'_>) -> Admin {
 
 fn database(section: Section<'_>) -> Database {
     let connections = section.count("connections", 16);
+    let lock_timeout = section.duration("lock_timeout", 20 * SECOND);
     let database = section.read("url", |url| match url.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() => {
             Ok(Database::Sqlite(PathBuf::from(path.strip_prefix("//").unwrap_or(path))))
         }
-        Some(("postgres" | "postgresql", _)) => Ok(Database::Postgres { url: url.to_owned(), connections }),
+        Some(("postgres" | "postgresql", _)) => {
+            Ok(Database::Postgres { url: url.to_owned(), connections, lock_timeout })
+        }
         // What was written may hold a password.
         Some(_) | None => Err("is not sqlite:PATH or postgres://user:password@host/database".to_owned()),
     });

@@ -16,8 +16,6 @@ use crate::config::Config;
 
 /// How long one tick of a worker may take before it is given up.
 const TICK_MAX: Duration = Duration::from_mins(10);
-/// How often the marks on the backends are raised.
-const IDENTITY_INTERVAL: Duration = Duration::from_hours(1);
 /// After how long a deletion that does not end is begun again.
 const STUCK_AFTER: Duration = Duration::from_hours(2);
 
@@ -102,7 +100,7 @@ fn pending_reaper(parts: &Parts<'_>) -> Scheduled {
 }
 
 fn identity(parts: &Parts<'_>) -> Scheduled {
-    on_schedule(Arc::clone(parts.identity) as _, IDENTITY_INTERVAL, Kind::Locked, None)
+    on_schedule(Arc::clone(parts.identity) as _, parts.config.upkeep.identity, Kind::Locked, None)
 }
 
 fn stale_multipart(parts: &Parts<'_>) -> Scheduled {

@@ -60,10 +60,12 @@ enum Fault {
 impl Room {
     /// Runs a worker whose turn it is, and records it.
     pub(super) async fn run(self: &Arc<Self>, slot: &Arc<Slot>, asked: Asked<'_>) -> Ended {
-        let started_at = self.parts.clock.now();
         let run_id = self.ids.fresh().as_simple().to_string();
+        let locked = self.lock(slot).await;
+        // Asking for the lock is not yet running: recorded runs of a locked worker do not overlap.
+        let started_at = self.parts.clock.now();
         // Held until the run is recorded, so that whoever gets it next knows of this run.
-        let (lock, result) = match self.lock(slot).await {
+        let (lock, result) = match locked {
             Ok(Some(Locked::By(holder))) => (None, Came::skipped(holder)),
             Ok(Some(Locked::Held(lock))) => {
                 let lock = Arc::new(lock);

@@ -30,7 +30,7 @@ impl Scene {
     pub async fn settle(&self, token: ClaimToken, cleanups: &[Cleanup], outcome: &Outcome) -> usize {
         let settlements: Vec<Settlement> =
             cleanups.iter().map(|cleanup| Settlement { id: cleanup.id, outcome: outcome.clone() }).collect();
-        self.catalog.settle_cleanups(token, &settlements).await.expect("settled")
+        self.catalog.settle_cleanups(token, &settlements).await.expect("settled").len()
     }
 
     /// Claims writes whose lease ran out, and gives them up.
