@@ -16,6 +16,7 @@ import pytest
 
 import seaweed
 from catalogs import PostgresCatalog
+from rest import QUICK
 from running import Endpoint, Server
 from signing import Credentials
 
@@ -89,6 +90,28 @@ def own_server(request, tmp_path):
     for server in started:
         if server.process and server.process.poll() is None:
             server.kill()
+
+
+@pytest.fixture
+def instances(own_server):
+    """Makes any number of servers over one catalog and one place for bytes, with one bucket.
+
+    `backends` names that place for each of them, where they reach it on different ways.
+    """
+
+    def make(count, settings=None, backends=(), **database):
+        catalog, settings = PostgresCatalog(), {**QUICK, **(settings or {})}
+        servers = []
+        for number in range(count):
+            shared = servers[0].config["backends"][0] if servers else None
+            backend = backends[number] if backends else shared
+            servers.append(own_server(name=f"instance-{number}", settings=settings, catalog=catalog, backend=backend))
+            servers[-1].config["database"].update(database)
+            servers[-1].start()
+        servers[0].s3().create_bucket(Bucket="bucket")
+        return servers
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -7,33 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from catalogs import PostgresCatalog
 from facts import body_of
 from polling import eventually
-from rest import QUICK, settle
+from rest import settle
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(150)]
-
-
-@pytest.fixture
-def instances(own_server):
-    """Makes any number of servers over one catalog and one folder."""
-
-    def make(count, settings=None):
-        catalog = PostgresCatalog()
-        first = own_server(name="one", settings={**QUICK, **(settings or {})}, catalog=catalog)
-        backend = first.config["backends"][0]
-        others = [
-            own_server(name=f"other-{number}", settings={**QUICK, **(settings or {})}, catalog=catalog, backend=backend)
-            for number in range(1, count)
-        ]
-        servers = [first, *others]
-        for server in servers:
-            server.start()
-        first.s3().create_bucket(Bucket="bucket")
-        return servers
-
-    return make
 
 
 def test_every_instance_shows_what_another_acknowledged(instances):

@@ -1,0 +1,61 @@
+"""A wire between a server and its store on which requests can be held: the server is then in the middle of its work."""
+
+import socket
+import threading
+from urllib.parse import urlsplit
+
+CHUNK_BYTES = 65536
+
+
+class HoldingProxy:
+    """Forwards connections to `endpoint`; what it is told to hold waits until it is released."""
+
+    def __init__(self, endpoint):
+        address = urlsplit(endpoint)
+        self.target = (address.hostname, address.port)
+        self.words = None
+        self.held = threading.Event()
+        self.released = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def hold(self, *words):
+        """From now on, requests that begin with all of these words in their first line wait."""
+        self.words = [word.encode() for word in words]
+
+    def release(self):
+        """Lets go of what waits, and of everything after it."""
+        self.words = None
+        self.released.set()
+
+    def close(self):
+        self.release()
+        self.listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(self.target)
+            for source, sink, holds in ((client, server, True), (server, client, False)):
+                threading.Thread(target=self._forward, args=(source, sink, holds), daemon=True).start()
+
+    def _forward(self, source, sink, holds):
+        try:
+            while chunk := source.recv(CHUNK_BYTES):
+                if holds and self._is_meant(chunk):
+                    self.held.set()
+                    self.released.wait()
+                sink.sendall(chunk)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            # Whoever broke the connection, the other side is to see it.
+            source.close()
+            sink.close()
+
+    def _is_meant(self, chunk):
+        first_line = chunk.split(b"\r\n", 1)[0]
+        return self.words is not None and all(word in first_line for word in self.words)
