@@ -10,13 +10,15 @@ use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::fleet::Fleet;
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, Known, Verdict, judge};
 use s3o_backend::{Error as BackendError, SharedBackend};
-use s3o_catalog::Identities;
+use s3o_catalog::{Error as CatalogError, Identities, Verdict as CatalogVerdict};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::IdSource;
 use s3o_model::names::BackendName;
 
 use crate::{Error, Report, Worker};
 
+/// How often a mark is written at most, when other instances write theirs meanwhile.
+const WRITES_MAX: usize = 5;
 /// Why a backend takes no writes before it was reached for the first time.
 const NOT_REACHED: &str = "not reached since the start";
 
@@ -151,7 +153,7 @@ impl Identity {
         };
         let verdict = judge(&known, found.as_ref());
         if let (Verdict::FitsNext, Some(found)) = (verdict, found) {
-            self.parts.identities.confirm_mark(name, &found.mark).await?;
+            self.confirm(name, &found.mark).await?;
         }
         let now = self.parts.clock.now();
         self.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), now);
@@ -166,12 +168,33 @@ impl Identity {
 
     /// Plans a mark, writes it, confirms it; a crash in between leaves a mark that fits as the next.
     async fn write_mark(&self, backend: &SharedBackend) -> Result<(), Error> {
+        // Whoever froze before the write has put an old mark over newer ones, perhaps one that the
+        // catalog has long forgotten, and puts that right.
+        for _ in 0..WRITES_MAX {
+            if self.write_mark_once(backend).await? {
+                return Ok(());
+            }
+        }
+        Err(CatalogError::Guard(CatalogVerdict::RunAgain).into())
+    }
+
+    /// Says whether the mark that was written was still the one to be confirmed.
+    async fn write_mark_once(&self, backend: &SharedBackend) -> Result<bool, Error> {
         let name = backend.name();
         let fresh = self.parts.ids.fresh().as_simple().to_string();
         let mark = self.parts.identities.plan_mark(name, &fresh).await?;
         let carried = Carried { cluster: self.parts.cluster.clone(), backend: name.clone(), mark: mark.clone() };
         backend.write_own(IDENTITY_KEY, carried.encode()).await.map_err(|source| failed(backend, source))?;
-        Ok(self.parts.identities.confirm_mark(name, &mark).await?)
+        self.confirm(name, &mark).await
+    }
+
+    /// Says whether this call confirmed the mark; if not, somebody else did.
+    async fn confirm(&self, name: &BackendName, mark: &str) -> Result<bool, Error> {
+        match self.parts.identities.confirm_mark(name, mark).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.verdict() == Some(CatalogVerdict::RunAgain) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn freeze(&self, name: &BackendName, reason: &str) -> Result<(), Error> {
