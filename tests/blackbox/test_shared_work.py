@@ -1,0 +1,153 @@
+"""Instances work on one backlog side by side: no row is taken twice, and whoever comes too late changes nothing."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import seaweed
+from facts import body_of
+from holding_proxy import HoldingProxy
+from polling import eventually
+from rest import QUICK, settle
+from running import KEYS, binary
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(90)]
+
+OBJECTS = 2000
+WRITES = 120
+STALE = 50
+OBJECT_BYTES = 700
+
+
+def metric(server, name):
+    return server.metrics().get(name, 0)
+
+
+def processed(server, status):
+    return metric(server, f's3o_cleanup_queue_processed_total{{status="{status}"}}')
+
+
+def pause(server, worker, verb="pause"):
+    assert server.admin("POST", f"/admin/api/workers/{worker}/{verb}")[0] == 200
+
+
+def run_everywhere(servers, worker):
+    """Runs a worker on all of them at the same time."""
+    with ThreadPoolExecutor(len(servers)) as pool:
+        reports = list(pool.map(lambda server: server.run_worker(worker), servers))
+    assert {report["outcome"] for report in reports} == {"ok"}, reports
+    return reports
+
+
+def books(server):
+    """Orphan and reserved bytes, each of which is summed up, and how the used ones differ from what is located."""
+    row = server.rows(
+        "SELECT sum(orphan_bytes), sum(reserved_bytes), sum(used_bytes) - "
+        "(SELECT coalesce(sum(size_bytes), 0) FROM object_locations) FROM backend_quotas"
+    )[0]
+    return [int(number) for number in row]
+
+
+def write_and_delete(server, count):
+    """Puts that many objects and deletes them again, with the load generator."""
+    key = KEYS["admin"]
+    arguments = ["bench", "--endpoint", server.endpoint, "--access-key", key.access_key, "--secret-key", key.secret_key]
+    arguments += ["--bucket", "bucket", "--workloads", "put", "--sizes", str(OBJECT_BYTES), "--concurrency", "16"]
+    arguments += ["--max-ops", str(count), "--duration", "60s"]
+    subprocess.run([binary(), *arguments], check=True, capture_output=True, timeout=80)
+
+
+def test_no_cleanup_is_done_twice(instances):
+    small_batches = {**QUICK["cleanup_queue"], "batch_size": 50, "claim_grace_period": "1m"}
+    # Under load a write may take longer than the quick leases last.
+    patient = {"pending_intents": {"min_age": "1m", "reaper_tick": "1m"}}
+    servers = instances(3, {"cleanup_queue": small_batches, "write_path": patient})
+    pause(servers[0], "cleanup")
+    write_and_delete(servers[0], OBJECTS)
+    queued, queued_bytes = servers[0].rows("SELECT count(*), sum(size_bytes) FROM cleanup_queue")[0]
+    assert queued >= OBJECTS and books(servers[0]) == [queued_bytes, 0, 0]
+    run_everywhere(servers, "cleanup")
+    assert servers[0].rows("SELECT count(*) FROM cleanup_queue")[0][0] == 0
+    # A folder says of a second delete that nothing was there.
+    shares = [processed(server, "success") for server in servers]
+    print(f"cleanups done by each instance: {shares}")
+    assert sum(shares) == queued and all(shares), shares
+    for server in servers:
+        assert processed(server, "success_absent") == processed(server, "retry") == 0
+        assert metric(server, 's3o_stale_settlements_total{worker="cleanup"}') == 0
+    assert books(servers[0]) == [0, 0, 0]
+    assert servers[0].files() == set()
+
+
+@contextlib.contextmanager
+def unfinished_writes(server, count):
+    """Writes whose bodies do not come to an end."""
+    raw = server.raw()
+    with contextlib.ExitStack() as connections:
+        for number in range(count):
+            connection = connections.enter_context(contextlib.closing(raw.connect()))
+            headers = {"Content-Length": str(OBJECT_BYTES)}
+            target, headers, _ = raw.prepare("PUT", f"/bucket/unfinished-{number}", headers=headers)
+            raw.start(connection, "PUT", target, headers)
+            connection.send(b"begun")
+        yield
+
+
+def test_no_intent_of_a_dead_instance_is_resolved_twice(instances):
+    one_by_one = {**QUICK["write_path"]["pending_intents"], "batch_size": 5}
+    dead, *others = instances(3, {"write_path": {"pending_intents": one_by_one}})
+    pause(dead, "pending_reaper")
+    with unfinished_writes(dead, WRITES):
+        eventually(lambda: dead.rows("SELECT count(*) FROM pending_objects")[0][0] == WRITES, 20)
+        dead.kill()
+    expired = "SELECT count(*) FROM pending_objects WHERE lease_until <= extract(epoch FROM now()) * 1000"
+    eventually(lambda: others[0].rows(expired)[0][0] == WRITES, 10, message="leases do not run out")
+    reports = run_everywhere(others, "pending_reaper")
+    shares = [report["items"].get("dropped", 0) for report in reports]
+    print(f"intents resolved by each instance: {shares}")
+    assert sum(shares) == WRITES and all(shares), shares
+    settle(others[0])
+    done = sum(processed(server, status) for server in others for status in ("success", "success_absent"))
+    assert done == WRITES
+    assert books(others[0]) == [0, 0, 0]
+
+
+def test_a_frozen_instance_settles_nothing_that_was_taken_from_it(instances):
+    store = seaweed.fresh_bucket()
+    proxy = HoldingProxy(store["endpoint"])
+    short_claims = {"cleanup_queue": {**QUICK["cleanup_queue"], "claim_grace_period": "1s"}}
+    frozen, other = instances(2, short_claims, [{**store, "endpoint": proxy.endpoint}, store])
+    pause(other, "cleanup")
+    for number in range(STALE):
+        assert other.raw().request("PUT", f"/bucket/{number}", body=body_of(OBJECT_BYTES, number)).status == 200
+    for number in range(STALE):
+        assert other.raw().request("DELETE", f"/bucket/{number}").status == 204
+    proxy.hold("POST", "delete")
+    with ThreadPoolExecutor(1) as pool, contextlib.closing(proxy):
+        late = pool.submit(frozen.run_worker, "cleanup")
+        assert proxy.held.wait(10), "no delete reached the store"
+        assert other.rows("SELECT count(*) FROM cleanup_queue WHERE token IS NOT NULL")[0][0] == STALE
+        os.kill(frozen.process.pid, signal.SIGSTOP)
+        try:
+            pause(other, "cleanup", "resume")
+            eventually(lambda: not other.rows("SELECT 1 FROM cleanup_queue"), 20, message="nobody took the rows over")
+        finally:
+            os.kill(frozen.process.pid, signal.SIGCONT)
+        assert books(other) == [0, 0, 0]
+        proxy.release()
+        report = late.result(30)
+    assert (report["outcome"], report["items"]) == ("ok", {"stale": STALE})
+    assert metric(frozen, 's3o_stale_settlements_total{worker="cleanup"}') == STALE
+    assert metric(other, 's3o_stale_settlements_total{worker="cleanup"}') == 0
+    assert metric(other, 's3o_cleanup_queue_stale_claims_recovered_total{backend="store"}') == STALE
+    assert (processed(frozen, "success"), processed(other, "success")) == (0, STALE)
+    assert books(other) == [0, 0, 0]
+    for server in (frozen, other):
+        assert metric(server, 's3o_quota_orphan_bytes{backend="store"}') == 0
+    settle(other)
+    assert frozen.raw().request("PUT", "/bucket/after", body=b"goes on").status == 200
+    assert other.raw().request("GET", "/bucket/after").body == b"goes on"
