@@ -85,9 +85,9 @@ pub struct Validate {
 /// What to load, and how.
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// The endpoint
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9000")]
-    pub endpoint: String,
+    /// The endpoint; where several instances serve one store, all of them: requests go to each in turn
+    #[arg(long, value_name = "URLS", value_delimiter = ',', default_value = "http://127.0.0.1:9000")]
+    pub endpoint: Vec<String>,
     /// Who signs
     #[arg(long, value_name = "ID", env = "AWS_ACCESS_KEY_ID", hide_env_values = true)]
     pub access_key: String,
@@ -124,21 +124,33 @@ pub struct Bench {
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
-    /// The process that serves the endpoint on this machine: shows its processor time and memory
-    #[arg(long, value_name = "PID")]
-    pub pid: Option<u32>,
+    /// The processes that serve the endpoint on this machine: shows their processor time and memory
+    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// The metrics pages of the endpoint, if it is s3o: shows how many catalog transactions a request takes
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    pub metrics: Vec<String>,
+    /// What the endpoints are called in the table
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "A,B")]
+    pub names: Vec<String>,
+    /// Print the table once more at the end, as Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
     /// A second endpoint, measured in turns with the first; ratios are printed at the end
-    #[arg(long, value_name = "URL")]
-    pub compare: Option<String>,
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    pub compare: Vec<String>,
     /// Who signs for the second endpoint; the same as for the first unless it is given
     #[arg(long, value_name = "ID", requires = "compare")]
     pub compare_access_key: Option<String>,
     /// What is signed with for the second endpoint
     #[arg(long, value_name = "SECRET", requires = "compare")]
     pub compare_secret_key: Option<Secret>,
-    /// The process that serves the second endpoint
-    #[arg(long, value_name = "PID", requires = "compare")]
-    pub compare_pid: Option<u32>,
+    /// The processes that serve the second endpoint
+    #[arg(long, value_name = "PIDS", value_delimiter = ',', requires = "compare")]
+    pub compare_pid: Vec<u32>,
+    /// The metrics pages of the second endpoint
+    #[arg(long, value_name = "URLS", value_delimiter = ',', requires = "compare")]
+    pub compare_metrics: Vec<String>,
 }
 
 /// Why a command did not do what was asked.

@@ -62,6 +62,8 @@ pub struct Cost {
     pub client: Option<Used>,
     /// By the server, where its process is known.
     pub server: Option<Used>,
+    /// How many transactions the catalog committed, where the server tells.
+    pub commits: Option<u64>,
 }
 
 /// The numbers of a row.
@@ -92,6 +94,8 @@ pub struct Figures {
     pub client_cpu_us_per_op: Option<f64>,
     /// The most memory the server held since it began.
     pub server_peak_bytes: Option<u64>,
+    /// Catalog transactions for each success, those of workers included.
+    pub commits_per_op: Option<f64>,
 }
 
 impl Figures {
@@ -117,6 +121,7 @@ impl Figures {
             server_cpu_us_per_op: each(cost.server),
             client_cpu_us_per_op: each(cost.client),
             server_peak_bytes: cost.server.map(|used| used.after.peak_bytes),
+            commits_per_op: cost.commits.map(|commits| per(float(commits), float(operations))),
             first_error: tally.first_error,
         }
     }
@@ -183,7 +188,7 @@ mod tests {
         }
         let usage = |cpu_ms| Usage { cpu: Duration::from_millis(cpu_ms), peak_bytes: 7 };
         let server = Some(Used { before: usage(10), after: usage(30) });
-        let cost = Cost { elapsed: Duration::from_secs(2), client: None, server };
+        let cost = Cost { elapsed: Duration::from_secs(2), client: None, server, commits: Some(3) };
         Figures::new(Cell { workload, size_bytes: 1_000_000, concurrency: 1 }, tally, &cost)
     }
 
@@ -204,6 +209,7 @@ mod tests {
         assert!((figures.ops_per_second - 2.0).abs() < 1e-9);
         assert!(figures.megabytes_per_second.is_some_and(|rate| (rate - 2.0).abs() < 1e-9));
         assert!((figures.p50_ms - 2.0).abs() < 1e-9);
+        assert!(figures.commits_per_op.is_some_and(|commits| (commits - 0.75).abs() < 1e-9));
         assert!(figures.server_cpu_us_per_op.is_some_and(|cpu| (cpu - 5_000.0).abs() < 1e-9));
         assert_eq!((figures.client_cpu_us_per_op, figures.server_peak_bytes), (None, Some(7)));
     }

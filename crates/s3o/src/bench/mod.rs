@@ -4,6 +4,8 @@
 
 mod figures;
 mod load;
+mod markdown;
+mod metrics;
 pub mod plan;
 mod table;
 mod target;
@@ -22,14 +24,13 @@ use crate::cli::{Bench, Failure};
 use figures::{Cost, Figures, Ratios, Used};
 use load::Bounds;
 use plan::{Cell, Plan, Workload};
-use target::Target;
+use target::{Target, Watched};
 use usage::Usage;
 
 /// Objects that a cell of deletes may delete.
 const DOOMED_OBJECTS: u64 = 2000;
 /// What a server does behind its answers ends between two cells, mostly.
 const PAUSE: Duration = Duration::from_millis(250);
-const SERVERS: [&str; 2] = ["A", "B"];
 
 /// Measures what the command line asks for. A request that failed makes the command fail.
 pub fn run(arguments: &Bench) -> Result<(), Failure> {
@@ -37,15 +38,15 @@ pub fn run(arguments: &Bench) -> Result<(), Failure> {
     let servers = servers(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;
-    let report = Report { json: arguments.json, urls: [Some(&arguments.endpoint), arguments.compare.as_ref()] };
+    let report = Report { arguments, urls: [&arguments.endpoint, &arguments.compare] };
     let measured = runtime.block_on(measure_and_clean_up(&plan, &servers, &report))?;
     report.end(&measured)
 }
 
 fn servers(arguments: &Bench) -> Result<Vec<Arc<Target>>, Failure> {
     let body_bytes_max = arguments.sizes.iter().copied().max().unwrap_or(0);
-    let options = |endpoint: &str, access_key: &str, secret_key: &Secret| S3Options {
-        endpoint: endpoint.to_owned(),
+    let options = |endpoint: &String, access_key: &str, secret_key: &Secret| S3Options {
+        endpoint: endpoint.clone(),
         region: arguments.region.clone(),
         bucket: arguments.bucket.clone(),
         access_key_id: access_key.to_owned(),
@@ -53,13 +54,16 @@ fn servers(arguments: &Bench) -> Result<Vec<Arc<Target>>, Failure> {
         path_style: true,
         put_bytes_max: PUT_BYTES_MAX,
     };
-    let first = options(&arguments.endpoint, &arguments.access_key, &arguments.secret_key);
-    let mut servers = vec![Arc::new(Target::new(&first, arguments.pid, body_bytes_max)?)];
-    if let Some(compare) = &arguments.compare {
-        let access_key = arguments.compare_access_key.as_ref().unwrap_or(&arguments.access_key);
-        let secret_key = arguments.compare_secret_key.as_ref().unwrap_or(&arguments.secret_key);
-        let second = options(compare, access_key, secret_key);
-        servers.push(Arc::new(Target::new(&second, arguments.compare_pid, body_bytes_max)?));
+    let (access_key, secret_key) = (&arguments.access_key, &arguments.secret_key);
+    let first = arguments.endpoint.iter().map(|url| options(url, access_key, secret_key)).collect::<Vec<_>>();
+    let watched = Watched { pids: arguments.pid.clone(), metrics: arguments.metrics.clone() };
+    let mut servers = vec![Arc::new(Target::new(&first, watched, body_bytes_max)?)];
+    let access_key = arguments.compare_access_key.as_ref().unwrap_or(access_key);
+    let secret_key = arguments.compare_secret_key.as_ref().unwrap_or(secret_key);
+    let second = arguments.compare.iter().map(|url| options(url, access_key, secret_key)).collect::<Vec<_>>();
+    if !second.is_empty() {
+        let watched = Watched { pids: arguments.compare_pid.clone(), metrics: arguments.compare_metrics.clone() };
+        servers.push(Arc::new(Target::new(&second, watched, body_bytes_max)?));
     }
     Ok(servers)
 }
@@ -130,38 +134,48 @@ async fn measure_cell(server: &Arc<Target>, cell: Cell, bounds: Bounds) -> Resul
     let spare: Vec<_> = (0..doomed).map(|_| server.fresh_key()).collect();
     load::write(server, spare.clone(), cell.size_bytes).await?;
     tokio::time::sleep(PAUSE).await;
-    let (client, serving) = (Usage::own(), server.usage()?);
+    let (client, serving, commits) = (Usage::own(), server.usage()?, server.commits().await?);
     let began = Instant::now();
     let tally = load::run(server, cell, bounds, spare).await?;
     let elapsed = began.elapsed();
     let used = |before: Option<Usage>, after| before.zip(after).map(|(before, after)| Used { before, after });
-    let cost = Cost { elapsed, client: used(client, Usage::own()), server: used(serving, server.usage()?) };
+    let cost = Cost {
+        elapsed,
+        client: used(client, Usage::own()),
+        server: used(serving, server.usage()?),
+        commits: commits.zip(server.commits().await?).map(|(before, after)| after.saturating_sub(before)),
+    };
     Ok(Figures::new(cell, tally, &cost))
 }
 
 /// Where results go: line by line for people, or all at once for programs.
 #[derive(Debug)]
 struct Report<'a> {
-    json: bool,
-    urls: [Option<&'a String>; 2],
+    arguments: &'a Bench,
+    urls: [&'a Vec<String>; 2],
 }
 
 impl Report<'_> {
+    /// A name for each server, whatever the command line left out.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.arguments.names.iter().map(String::as_str).chain(["A", "B"])
+    }
+
     fn begin(&self) {
-        if self.json {
+        if self.arguments.json {
             return;
         }
-        for (name, url) in SERVERS.iter().zip(self.urls.iter().flatten()) {
-            println!("{name} = {url}");
+        for (name, urls) in self.names().zip(self.urls).filter(|(_, urls)| !urls.is_empty()) {
+            println!("{name} = {}", urls.join(" and "));
         }
         println!("\n{}", table::heading());
     }
 
     fn cell(&self, figures: &[Figures]) {
-        if self.json {
+        if self.arguments.json {
             return;
         }
-        for (name, figures) in SERVERS.iter().zip(figures) {
+        for (name, figures) in self.names().zip(figures) {
             println!("{}", table::row(name, figures));
         }
     }
@@ -170,13 +184,17 @@ impl Report<'_> {
     fn end(&self, measured: &[Vec<Figures>]) -> Result<(), Failure> {
         let ratios: Vec<_> =
             measured.iter().filter_map(|cell| Some(Ratios::new(cell.first()?, cell.get(1)?))).collect();
-        if self.json {
+        if self.arguments.json {
             println!("{}", json!({ "servers": self.urls, "cells": measured, "ratios": ratios }));
         } else if !ratios.is_empty() {
-            println!("\nA divided by B:\n{}", table::ratios(&ratios));
+            let names: Vec<_> = self.names().take(2).collect();
+            println!("\n{}:\n{}", names.join(" divided by "), table::ratios(&ratios));
         }
-        let failed: Vec<_> = measured.iter().flat_map(|cell| SERVERS.iter().zip(cell)).collect();
-        let failed: Vec<_> = failed.into_iter().filter(|(_, figures)| figures.errors > 0).collect();
+        let lines: Vec<_> = measured.iter().flat_map(|cell| self.names().zip(cell)).collect();
+        if self.arguments.markdown {
+            println!("\n{}", markdown::table(&lines));
+        }
+        let failed: Vec<_> = lines.into_iter().filter(|(_, figures)| figures.errors > 0).collect();
         for (name, Figures { cell, errors, first_error, .. }) in &failed {
             let (load, size, connections) = (cell.workload.label(), cell.size_label(), cell.concurrency);
             let why = first_error.as_deref().unwrap_or("unknown");

@@ -21,6 +21,7 @@ pub fn heading() -> String {
         "cpu us/op",
         "client us/op",
         "peak MiB",
+        "commits/op",
     ])
 }
 
@@ -42,6 +43,7 @@ pub fn row(server: &str, figures: &Figures) -> String {
         optional(figures.server_cpu_us_per_op),
         optional(figures.client_cpu_us_per_op),
         optional(peak),
+        figures.commits_per_op.map_or_else(|| "-".to_owned(), |commits| format!("{commits:.2}")),
     ];
     line(cells.each_ref().map(String::as_str))
 }
@@ -65,12 +67,12 @@ pub fn ratios(ratios: &[Ratios]) -> String {
 }
 
 /// Whole numbers where they say enough.
-fn shown(number: f64) -> String {
+pub fn shown(number: f64) -> String {
     if number < 100.0 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
 
-fn line(cells: [&str; 13]) -> String {
-    const WIDTHS: [usize; 13] = [6, 8, 7, 4, 7, 8, 8, 8, 8, 6, 9, 12, 8];
+fn line(cells: [&str; 14]) -> String {
+    const WIDTHS: [usize; 14] = [14, 8, 7, 4, 7, 8, 8, 8, 8, 6, 9, 12, 8, 10];
     aligned(&cells, &WIDTHS, 2)
 }
 
@@ -107,6 +109,7 @@ mod tests {
             server_cpu_us_per_op: Some(210.4),
             client_cpu_us_per_op: None,
             server_peak_bytes: Some(48 << 20),
+            commits_per_op: Some(2.0),
         }
     }
 
@@ -115,7 +118,8 @@ mod tests {
         let (heading, row) = (heading(), row("A", &figures()));
         assert_eq!(heading.len(), row.len());
         let cells: Vec<_> = row.split_whitespace().collect();
-        let expected = ["A", "PUT", "4KiB", "16", "12345", "4115", "16.9", "3.50", "12.25", "3", "210", "-", "48.0"];
+        let expected =
+            ["A", "PUT", "4KiB", "16", "12345", "4115", "16.9", "3.50", "12.25", "3", "210", "-", "48.0", "2.00"];
         assert_eq!(cells, expected);
         for name in ["errors", "p99 ms", "ops/s"] {
             let end = heading.find(name).expect("a column") + name.len();

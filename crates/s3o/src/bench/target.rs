@@ -5,13 +5,14 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use s3o_backend::{Backend as _, ByteStream, DeleteAnswer, Doomed, Error, Probe, S3, S3Options, body};
 use s3o_model::clock::SystemClock;
 use s3o_model::entropy::{Entropy as _, SeededEntropy, SystemEntropy};
 
+use super::metrics;
 use super::usage::Usage;
 use crate::cli::Failure;
 
@@ -38,43 +39,68 @@ pub enum Request {
     Delete(String),
 }
 
-/// An endpoint under load.
+/// What is watched while requests are sent.
+#[derive(Debug)]
+pub struct Watched {
+    /// The processes that serve the endpoint.
+    pub pids: Vec<u32>,
+    /// Their pages of metrics.
+    pub metrics: Vec<String>,
+}
+
+/// An endpoint under load, of one instance or of several.
 #[derive(Debug)]
 pub struct Target {
-    store: S3,
+    /// One way to each instance; there is at least one.
+    stores: Vec<S3>,
+    turn: AtomicUsize,
     prefix: String,
-    pid: Option<u32>,
+    watched: Watched,
     /// What bodies are cut from; as long as the longest.
     block: Vec<u8>,
     written: AtomicU64,
 }
 
 impl Target {
-    /// An endpoint and, where it is known, the process that serves it. Nothing is sent yet.
-    pub fn new(options: &S3Options, pid: Option<u32>, body_bytes_max: u64) -> Result<Self, Failure> {
-        let endpoint = &options.endpoint;
-        if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-            return Err(Failure::Failed(format!("{endpoint:?} does not begin with http:// or https://")));
+    /// The instances of an endpoint and, where they are known, the processes that serve it. Nothing is sent yet.
+    pub fn new(instances: &[S3Options], watched: Watched, body_bytes_max: u64) -> Result<Self, Failure> {
+        let stores = instances.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
+        if stores.is_empty() {
+            return Err(Failure::Failed("no endpoint".to_owned()));
         }
-        let name = "bench".parse().map_err(|error| Failure::of("bench", error))?;
-        let store = S3::connect(name, options, Arc::new(SystemClock), Arc::new(SystemEntropy));
-        let store = store.map_err(|error| Failure::of(endpoint, error))?;
         let prefix = format!("run-{:016x}/", SystemEntropy.next_u64());
-        Ok(Self { store, prefix, pid, block: noise(body_bytes_max), written: AtomicU64::new(0) })
+        let (turn, written) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Ok(Self { stores, turn, prefix, watched, block: noise(body_bytes_max), written })
+    }
+
+    /// The instance whose turn it is.
+    fn store(&self) -> &S3 {
+        &self.stores[self.turn.fetch_add(1, Ordering::Relaxed) % self.stores.len()]
     }
 
     /// Makes the bucket if it is not there.
     pub async fn open(&self) -> Result<(), String> {
-        let made = in_time(self.store.create_bucket()).await;
+        let made = in_time(self.store().create_bucket()).await;
         // Services answer differently to a bucket that is there; what counts is whether it can be listed.
-        let listed = in_time(self.store.list(&self.prefix, None, 1)).await;
+        let listed = in_time(self.store().list(&self.prefix, None, 1)).await;
         listed.map(drop).map_err(|why| made.err().unwrap_or(why))
     }
 
-    /// What the server has used so far.
+    /// What the server has used so far, all its processes together.
     pub fn usage(&self) -> Result<Option<Usage>, Failure> {
-        let read = |pid| Usage::of(pid).map_err(|error| Failure::of(&format!("process {pid}"), error));
-        self.pid.map(read).transpose()
+        let read = |pid: &u32| Usage::of(*pid).map_err(|error| Failure::of(&format!("process {pid}"), error));
+        let each = self.watched.pids.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        Ok(each.into_iter().reduce(Usage::and))
+    }
+
+    /// How many catalog transactions the server has committed so far, all its instances together.
+    pub async fn commits(&self) -> Result<Option<u64>, Failure> {
+        let mut sum = None;
+        for page in &self.watched.metrics {
+            let read = in_time(metrics::commits(page)).await.map_err(|error| Failure::of(page, error))?;
+            sum = Some(sum.unwrap_or(0) + read);
+        }
+        Ok(sum)
     }
 
     /// A key that was not used before.
@@ -107,29 +133,29 @@ impl Target {
     }
 
     async fn exchange(&self, request: &Request, size_bytes: u64) -> Result<u64, String> {
-        let wrong = |error: Error| error.to_string();
+        let (store, wrong) = (self.store(), |error: Error| error.to_string());
         match request {
             Request::Put(key) => {
-                let written = self.store.put(key, size_bytes, self.body(size_bytes)).await;
+                let written = store.put(key, size_bytes, self.body(size_bytes)).await;
                 written.map(|written| written.size_bytes).map_err(wrong)
             }
             Request::Get(key) => {
-                let received = length(self.store.get(key, None).await.map_err(wrong)?).await?;
+                let received = length(store.get(key, None).await.map_err(wrong)?).await?;
                 expect(received, size_bytes, "bytes")
             }
-            Request::Head(key) => match self.store.probe(key).await {
+            Request::Head(key) => match store.probe(key).await {
                 Probe::Present(present) => expect(present.size_bytes, size_bytes, "bytes").map(|_| 0),
                 Probe::Absent => Err("an object is missing".to_owned()),
                 Probe::Unknown(why) => Err(why),
             },
             Request::List => {
                 let limit = usize::try_from(PAGE_KEYS).unwrap_or(usize::MAX);
-                let page = self.store.list(&self.page_prefix(), None, limit).await.map_err(wrong)?;
+                let page = store.list(&self.page_prefix(), None, limit).await.map_err(wrong)?;
                 expect(page.items.len() as u64, PAGE_KEYS, "keys").map(|_| 0)
             }
             Request::Delete(key) => {
                 let doomed = [Doomed { key: key.clone(), version_id: None }];
-                self.store.delete_batch(&doomed).await.iter().try_for_each(deleted).map(|()| 0)
+                store.delete_batch(&doomed).await.iter().try_for_each(deleted).map(|()| 0)
             }
         }
     }
@@ -152,15 +178,25 @@ impl Target {
 
     /// Deletes one page of what this run wrote; says whether there was one.
     async fn delete_page(&self) -> Result<bool, String> {
-        let page = in_time(self.store.list(&self.prefix, None, 1000)).await?;
+        let page = in_time(self.store().list(&self.prefix, None, 1000)).await?;
         let doomed = page.items.into_iter().map(|item| Doomed { key: item.key, version_id: None });
         let doomed: Vec<_> = doomed.collect();
         if doomed.is_empty() {
             return Ok(false);
         }
-        let answers = in_time(async { Ok::<_, Error>(self.store.delete_batch(&doomed).await) }).await?;
+        let answers = in_time(async { Ok::<_, Error>(self.store().delete_batch(&doomed).await) }).await?;
         answers.iter().try_for_each(deleted).map(|()| true)
     }
+}
+
+fn connect(options: &S3Options) -> Result<S3, Failure> {
+    let endpoint = &options.endpoint;
+    if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+        return Err(Failure::Failed(format!("{endpoint:?} does not begin with http:// or https://")));
+    }
+    let name = "bench".parse().map_err(|error| Failure::of("bench", error))?;
+    let store = S3::connect(name, options, Arc::new(SystemClock), Arc::new(SystemEntropy));
+    store.map_err(|error| Failure::of(endpoint, error))
 }
 
 /// An answer, or why there is none.

@@ -27,6 +27,11 @@ impl Usage {
         Self::read("self").ok()
     }
 
+    /// What two processes have used together.
+    pub fn and(self, other: Self) -> Self {
+        Self { cpu: self.cpu + other.cpu, peak_bytes: self.peak_bytes + other.peak_bytes }
+    }
+
     fn read(process: &str) -> io::Result<Self> {
         let odd = |name: &str| io::Error::other(format!("/proc/{process}/{name} cannot be understood"));
         let cpu = cpu_time(&fs::read_to_string(format!("/proc/{process}/stat"))?).ok_or_else(|| odd("stat"))?;
