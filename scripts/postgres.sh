@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A throw-away PostgreSQL: `postgres.sh start FOLDER` makes one in FOLDER, on a free port of the loopback address, and
-# prints its URL; `postgres.sh stop FOLDER` ends it as a crash would, and `restart` starts it again. As root it runs under the user postgres, since initdb refuses root.
+# prints its URL; `postgres.sh stop FOLDER [MODE]` ends it, as a crash would unless MODE is `fast` or `smart`, and
+# `restart` starts it again. As root it runs under the user postgres, since initdb refuses root.
 set -euo pipefail
 
 folder="$2"
@@ -41,6 +42,6 @@ restart() {
 case "$1" in
     start) start ;;
     restart) restart ;;
-    stop) as_owner pg_ctl -D "$folder/data" -m immediate stop >/dev/null ;;
+    stop) as_owner pg_ctl -D "$folder/data" -m "${3:-immediate}" stop >/dev/null ;;
     *) echo "usage: $0 start|stop|restart FOLDER" >&2; exit 2 ;;
 esac

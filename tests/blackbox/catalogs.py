@@ -45,9 +45,9 @@ class OwnPostgres:
         done = subprocess.run([script, command, self.folder, *arguments], check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    def stop(self):
-        """At once, as a crash would."""
-        self._run("stop")
+    def stop(self, mode="immediate"):
+        """At once, as a crash would; or `fast`: sessions are told to end, and what is written is flushed."""
+        self._run("stop", mode)
 
     def restart(self):
         self._run("restart")

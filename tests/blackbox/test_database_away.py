@@ -1,4 +1,4 @@
-"""A database that crashes under load: requests fail while it is away, and nothing acknowledged is lost."""
+"""A database that crashes or is restarted under load: requests fail while it is away, nothing acknowledged is lost."""
 
 import tempfile
 import threading
@@ -13,7 +13,7 @@ from rest import QUICK, settle
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
 
-CRASHES = 3
+STOPS = ("immediate", "fast", "immediate")
 WRITERS = 6
 
 
@@ -30,26 +30,36 @@ def database():
 
 
 class Writer(threading.Thread):
-    """Writes one key after the other, by turns through each server, and remembers what it was told."""
+    """Writes keys and deletes every third of them, by turns through each server, and remembers what it was told."""
 
     def __init__(self, number, servers, ending):
         super().__init__(daemon=True)
-        self.number, self.ending = number, ending
+        self.number, self.ending, self.asked = number, ending, number
         self.raws = [server.raw() for server in servers]
-        self.acknowledged, self.statuses = [], set()
+        self.acknowledged, self.deleted, self.statuses = [], [], set()
 
     def run(self):
         count = 0
         while not self.ending.is_set():
             count += 1
             key = f"{self.number}/{count}"
-            try:
-                answer = self.raws[count % len(self.raws)].request("PUT", f"/bucket/{key}", body=body_of(700, key))
-            except OSError:
+            if self.ask("PUT", key, body_of(700, key)) != 200:
                 continue
-            self.statuses.add(answer.status)
-            if answer.status == 200:
+            if count % 3 == 0:
+                # One whose answer was lost is there or gone.
+                if self.ask("DELETE", key) == 204:
+                    self.deleted.append(key)
+            else:
                 self.acknowledged.append(key)
+
+    def ask(self, method, key, body=b""):
+        self.asked += 1
+        try:
+            answer = self.raws[self.asked % len(self.raws)].request(method, f"/bucket/{key}", body=body)
+        except OSError:
+            return None
+        self.statuses.add(answer.status)
+        return answer.status
 
 
 def test_a_database_that_crashes_under_load_loses_nothing(own_server, database):
@@ -63,10 +73,10 @@ def test_a_database_that_crashes_under_load_loses_nothing(own_server, database):
     writers = [Writer(number, (first, second), ending) for number in range(WRITERS)]
     for writer in writers:
         writer.start()
-    for _ in range(CRASHES):
+    for mode in STOPS:
         before = sum(len(writer.acknowledged) for writer in writers)
         eventually(lambda: sum(len(writer.acknowledged) for writer in writers) > before + 20, 30)
-        database.stop()
+        database.stop(mode)
         refusal = eventually(lambda: refused(first), 20, message="requests go on without a database")
         assert refusal == "ServiceUnavailable"
         database.restart()
@@ -76,11 +86,14 @@ def test_a_database_that_crashes_under_load_loses_nothing(own_server, database):
         writer.join(60)
     acknowledged = [key for writer in writers for key in writer.acknowledged]
     statuses = set().union(*(writer.statuses for writer in writers))
-    print(f"{CRASHES} crashes, {len(acknowledged)} acknowledged writes, statuses {sorted(statuses)}")
-    assert statuses <= {200, 503}, statuses
+    deleted = [key for writer in writers for key in writer.deleted]
+    print(f"{len(acknowledged)} acknowledged writes, {len(deleted)} deletes, statuses {sorted(statuses)}")
+    assert acknowledged and deleted and statuses <= {200, 204, 503}, statuses
     settle(first)
     for key in acknowledged:
         assert second.raw().request("GET", f"/bucket/{key}").body == body_of(700, key), key
+    for key in deleted:
+        assert second.raw().request("GET", f"/bucket/{key}").status == 404, key
 
 
 def refused(server):
