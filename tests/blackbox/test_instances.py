@@ -51,7 +51,8 @@ def test_one_of_a_hundred_first_writers_wins(instances, count):
     with ThreadPoolExecutor(FIRST_WRITERS) as pool:
         statuses = dict(pool.map(write, range(FIRST_WRITERS)))
     winners = [number for number, status in statuses.items() if status == 200]
-    assert len(winners) == 1 and set(statuses.values()) <= {200, 409, 412}, statuses
+    # A busy store may refuse a writer; it never lets two of them win.
+    assert len(winners) == 1 and set(statuses.values()) <= {200, 409, 412, 503}, statuses
     for server in servers:
         assert server.s3().get_object(Bucket="bucket", Key="prize")["Body"].read() == body_of(500, winners[0])
     settle(servers[0])

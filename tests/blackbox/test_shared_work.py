@@ -116,36 +116,58 @@ def test_no_intent_of_a_dead_instance_is_resolved_twice(instances):
     assert books(others[0]) == [0, 0, 0]
 
 
-def test_a_frozen_instance_settles_nothing_that_was_taken_from_it(instances):
+@pytest.fixture
+def frozen_and_other(instances):
+    """Two instances whose calls to the store can be held, and rows that wait for cleanup."""
     store = seaweed.fresh_bucket()
-    proxy = HoldingProxy(store["endpoint"])
+    proxies = [HoldingProxy(store["endpoint"]) for _ in range(2)]
     short_claims = {"cleanup_queue": {**QUICK["cleanup_queue"], "claim_grace_period": "1s"}}
-    frozen, other = instances(2, short_claims, [{**store, "endpoint": proxy.endpoint}, store])
-    pause(other, "cleanup")
+    servers = instances(2, short_claims, [{**store, "endpoint": proxy.endpoint} for proxy in proxies])
+    pause(servers[0], "cleanup")
     for number in range(STALE):
-        assert other.raw().request("PUT", f"/bucket/{number}", body=body_of(OBJECT_BYTES, number)).status == 200
+        assert servers[1].raw().request("PUT", f"/bucket/{number}", body=body_of(OBJECT_BYTES, number)).status == 200
     for number in range(STALE):
-        assert other.raw().request("DELETE", f"/bucket/{number}").status == 204
-    proxy.hold("POST", "delete")
-    with ThreadPoolExecutor(1) as pool, contextlib.closing(proxy):
+        assert servers[1].raw().request("DELETE", f"/bucket/{number}").status == 204
+    with contextlib.ExitStack() as closing:
+        for proxy in proxies:
+            closing.enter_context(contextlib.closing(proxy))
+            proxy.hold("POST", "delete")
+        yield tuple(zip(servers, proxies))
+
+
+def claimed(server, condition="token IS NOT NULL"):
+    return server.rows(f"SELECT count(*) FROM cleanup_queue WHERE {condition}")[0][0]
+
+
+@pytest.mark.parametrize("moment", ["while the other works on them", "when the other is done"])
+def test_a_frozen_instance_settles_nothing_that_was_taken_from_it(frozen_and_other, moment):
+    (frozen, frozen_proxy), (other, other_proxy) = frozen_and_other
+    with ThreadPoolExecutor(2) as pool:
         late = pool.submit(frozen.run_worker, "cleanup")
-        assert proxy.held.wait(10), "no delete reached the store"
-        assert other.rows("SELECT count(*) FROM cleanup_queue WHERE token IS NOT NULL")[0][0] == STALE
+        assert frozen_proxy.held.wait(10) and claimed(other) == STALE
         os.kill(frozen.process.pid, signal.SIGSTOP)
         try:
-            pause(other, "cleanup", "resume")
-            eventually(lambda: not other.rows("SELECT 1 FROM cleanup_queue"), 20, message="nobody took the rows over")
+            free = "claimed_at <= extract(epoch FROM now()) * 1000 - 1000"
+            eventually(lambda: claimed(other, free) == STALE, 10, message="the claims do not grow old")
+            good = pool.submit(other.run_worker, "cleanup")
+            assert other_proxy.held.wait(10), "nobody took the rows over"
+            if moment == "when the other is done":
+                other_proxy.release()
+                assert good.result(30)["items"] == {"recovered": STALE, "success": STALE}
         finally:
             os.kill(frozen.process.pid, signal.SIGCONT)
-        assert books(other) == [0, 0, 0]
-        proxy.release()
+        before = (claimed(other), books(other))
+        frozen_proxy.release()
         report = late.result(30)
-    assert (report["outcome"], report["items"]) == ("ok", {"stale": STALE})
+        assert (report["outcome"], report["items"]) == ("ok", {"stale": STALE})
+        assert (claimed(other), books(other)) == before, "it changed what was not its own"
+        other_proxy.release()
+        assert good.result(30)["items"] == {"recovered": STALE, "success": STALE}
     assert metric(frozen, 's3o_stale_settlements_total{worker="cleanup"}') == STALE
     assert metric(other, 's3o_stale_settlements_total{worker="cleanup"}') == 0
     assert metric(other, 's3o_cleanup_queue_stale_claims_recovered_total{backend="store"}') == STALE
     assert (processed(frozen, "success"), processed(other, "success")) == (0, STALE)
-    assert books(other) == [0, 0, 0]
+    assert books(other) == [0, 0, 0] and claimed(other, "true") == 0
     for server in (frozen, other):
         assert metric(server, 's3o_quota_orphan_bytes{backend="store"}') == 0
     settle(other)
