@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(150)]
 
 FIRST_WRITERS = 100
 STORM_REQUESTS = 300
+CROWD = 50
 
 
 def test_every_instance_shows_what_another_acknowledged(instances):
@@ -137,3 +138,20 @@ def test_a_killed_instance_leaves_its_work_to_the_others(instances):
         assert upload.result(60) is None
     settle(other)
     assert other.files() == set()
+
+
+def test_overwrites_of_many_keys_do_not_wait_for_each_other_in_a_circle(instances):
+    patient = {"write_path": {"pending_intents": {"min_age": "1m", "reaper_tick": "1m"}}}
+    servers = instances(2, patient)
+    raws = [server.raw() for server in servers]
+
+    def write(number):
+        path = f"/bucket/key-{number % CROWD}"
+        return raws[number % 2].request("PUT", path, body=body_of(500, number)).status
+
+    # Every write settles its own bytes and lets go of another's, booked anywhere.
+    with ThreadPoolExecutor(CROWD) as pool:
+        assert set(pool.map(write, range(5 * CROWD))) == {200}
+    settle(servers[0])
+    deadlocks = servers[0].rows("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0][0]
+    assert deadlocks == 0
