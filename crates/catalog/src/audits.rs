@@ -106,13 +106,35 @@ macro_rules! referring {
     };
 }
 
-/// The last row tells how far the page goes.
+/// One reference for every row of a table that names content of the page.
+macro_rules! references {
+    ($column:literal, $table:literal) => {
+        concat!(
+            " UNION ALL SELECT ",
+            $column,
+            ", NULL, NULL, 1 FROM ",
+            $table,
+            " WHERE ",
+            $column,
+            " > $1 AND ",
+            $column,
+            " <= (SELECT max(id) FROM page)"
+        )
+    };
+}
+
+/// Contents and references are read side by side, in the order of contents, so that a page costs what
+/// it holds: a count per content is a search per content, and a bad guess of a planner a scan. The last
+/// row tells how far the page goes.
 const COUNTS: &str = concat!(
     "WITH page AS MATERIALIZED (SELECT id, ref_count, state FROM contents WHERE id > $1 ORDER BY id LIMIT $2), \
-     counted AS MATERIALIZED (SELECT c.id, c.ref_count, c.state, ",
-    referring!(),
-    " AS n FROM page c) \
-     SELECT id, ref_count, n FROM counted WHERE ref_count <> n OR (n = 0 AND state = 'live') \
+     said AS (SELECT id, ref_count, state, 0 AS one FROM page",
+    references!("content_id", "objects"),
+    references!("content_id", "multipart_parts"),
+    references!("whole_id", "content_parts"),
+    references!("pin_content_id", "pending_objects"),
+    ") SELECT id, max(ref_count), sum(one) FROM said GROUP BY id \
+     HAVING max(ref_count) <> sum(one) OR (sum(one) = 0 AND max(state) = 'live') \
      UNION ALL SELECT max(id), count(*), NULL FROM page"
 );
 
