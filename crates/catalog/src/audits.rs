@@ -93,6 +93,7 @@ const BOOKS: &str = "SELECT backend_name, stripe, max(repairs), \
        reserved_bytes AS b_reserved, 0 AS used, 0 AS orphan, 0 AS reserved FROM backend_quotas \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, size_bytes, 0, 0 FROM object_locations \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, 0, size_bytes, 0 FROM cleanup_queue \
+     UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, 0, size_bytes, 0 FROM cleanup_dlq \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, 0, 0, size_bytes FROM pending_objects \
        WHERE backend_name IS NOT NULL) AS said GROUP BY backend_name, stripe ORDER BY backend_name, stripe";
 

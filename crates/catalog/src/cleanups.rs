@@ -2,7 +2,7 @@
 
 pub(crate) mod look;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,8 +12,10 @@ use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::ids::{ClaimToken, CleanupId};
 use s3o_model::names::BackendName;
 
+use crate::dead_letters::Selection;
 use crate::error::Error;
 use crate::low_water::Queue;
+use crate::objects::moment;
 use crate::unit::{Answer, Row, Unit, json};
 use crate::{Catalog, params};
 
@@ -41,11 +43,28 @@ pub struct FreedClaim {
     pub claimed_by: String,
 }
 
+/// A row of the queue as it stands, claimed or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedCleanup {
+    /// What is to be cleaned up.
+    pub cleanup: Cleanup,
+    /// What the backend said last.
+    pub last_error: Option<String>,
+    /// From when on it is worked on.
+    pub due: Timestamp,
+    /// Who works on it.
+    pub claimed_by: Option<String>,
+    /// When the bytes were condemned.
+    pub created_at: Timestamp,
+}
+
 /// How much waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depths {
     /// Rows in the queue.
     pub cleanups: u64,
+    /// Cleanups that were refused too often.
+    pub dead_letters: u64,
     /// Intents.
     pub intents: u64,
     /// Open uploads.
@@ -68,12 +87,18 @@ pub trait Cleanups: Send + Sync {
     ) -> Result<Vec<Cleanup>, Error>;
 
     /// Settles claimed rows; those that still carried the token are returned, the rest was not touched.
-    async fn settle_cleanups(&self, token: ClaimToken, settlements: &[Settlement])
-    -> Result<HashSet<CleanupId>, Error>;
+    async fn settle_cleanups(
+        &self,
+        token: ClaimToken,
+        settlements: &[Settlement],
+    ) -> Result<BTreeSet<CleanupId>, Error>;
 
     /// Frees claims older than `grace`, from where the last look found the first; each is returned
     /// to the one who freed it, and to nobody else.
     async fn free_stale_claims(&self, grace: Duration, token: ClaimToken) -> Result<Vec<FreedClaim>, Error>;
+
+    /// A page of the queue behind a number, in the order of the rows' numbers.
+    async fn queued_cleanups(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<QueuedCleanup>, Error>;
 
     /// How much waits.
     async fn depths(&self) -> Result<Depths, Error>;
@@ -84,6 +109,19 @@ pub(crate) const CLAIM: &str = "UPDATE cleanup_queue SET claimed_by = $3, claime
       ORDER BY due, id LIMIT $2 /*skip*/) \
      RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
      size_bytes, reason";
+
+const PAGE: &str = "SELECT id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
+     size_bytes, reason, last_error, due, claimed_by, created_at FROM cleanup_queue WHERE id > $1 \
+     AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) AND (CAST($3 AS TEXT) IS NULL OR reason = $3) \
+     ORDER BY id LIMIT $4";
+
+/// Moves rows of `$1` (a list of ids and what the backend said) to the dead letters. Their bytes
+/// stay in the books: they still are on the backend.
+const BURY: &str = "INSERT INTO cleanup_dlq (original_id, backend_name, physical_key, backend_version, \
+     backend_upload, size_bytes, stripe, reason, attempts, last_error, absent_ok_after, created_at, dead_since) \
+     SELECT COALESCE(q.original_id, q.id), q.backend_name, q.physical_key, q.backend_version, q.backend_upload, \
+     q.size_bytes, q.stripe, q.reason, q.attempts + 1, t.value ->> 1, q.absent_ok_after, q.created_at, :now \
+     FROM json_each($1) t JOIN cleanup_queue q ON q.id = CAST(t.value ->> 0 AS BIGINT) WHERE q.token = $2";
 
 /// Rows of `$1` (a list of ids) that still carry the token `$2`.
 macro_rules! settled {
@@ -101,6 +139,20 @@ fn freed_claim(row: &Row) -> Result<FreedClaim, Error> {
     })
 }
 
+pub(crate) fn number_of_attempts(row: &Row, column: usize) -> Result<u32, Error> {
+    u32::try_from(row.int(column)?).map_err(|_| Error::Corrupt("attempts".to_owned()))
+}
+
+fn queued(row: &Row) -> Result<QueuedCleanup, Error> {
+    Ok(QueuedCleanup {
+        cleanup: cleanup(row)?,
+        last_error: row.opt_text(9)?.map(str::to_owned),
+        due: moment(row, 10)?,
+        claimed_by: row.opt_text(11)?.map(str::to_owned),
+        created_at: moment(row, 12)?,
+    })
+}
+
 fn cleanup(row: &Row) -> Result<Cleanup, Error> {
     Ok(Cleanup {
         id: CleanupId(row.int(0)?),
@@ -108,28 +160,40 @@ fn cleanup(row: &Row) -> Result<Cleanup, Error> {
         physical_key: row.text(2)?.to_owned(),
         backend_version: row.opt_text(3)?.map(str::to_owned),
         upload: BackendUpload::from_column(row.opt_text(4)?.map(str::to_owned)),
-        attempts: u32::try_from(row.int(5)?).map_err(|_| Error::Corrupt("attempts".to_owned()))?,
+        attempts: number_of_attempts(row, 5)?,
         absent_ok_after: row.opt_int(6)?.map(Timestamp::from_millis),
         size_bytes: row.size(7)?,
         reason: row.text(8)?.to_owned(),
     })
 }
 
-/// The ids that are done, that just lose their claim, and that come back later with
-/// (id, delay, attempts spent, why).
-type Sorted<'a> = (Vec<i64>, Vec<i64>, Vec<(i64, i64, i64, &'a str)>);
+/// Settlements by what is to be done with their rows.
+#[derive(Default)]
+struct Sorted<'a> {
+    /// They are gone, and so are their bytes.
+    done: Vec<i64>,
+    /// They just lose their claim.
+    freed: Vec<i64>,
+    /// They come back later: id, delay, attempts spent, why.
+    later: Vec<(i64, i64, i64, &'a str)>,
+    /// They become dead letters: id, why.
+    dead: Vec<(i64, &'a str)>,
+}
 
-fn sort_settlements(settlements: &[Settlement]) -> Sorted<'_> {
-    let (mut done, mut freed, mut later) = (Vec::new(), Vec::new(), Vec::new());
-    for Settlement { id, outcome } in settlements {
-        match outcome {
-            Outcome::Done | Outcome::DoneAbsent => done.push(id.0),
-            Outcome::Deferred => freed.push(id.0),
-            Outcome::Wait { delay, why } => later.push((id.0, millis_of(*delay), 0, why.as_str())),
-            Outcome::Retry { delay, why } => later.push((id.0, millis_of(*delay), 1, why.as_str())),
+impl<'a> Sorted<'a> {
+    fn of(settlements: &'a [Settlement]) -> Self {
+        let mut sorted = Self::default();
+        for Settlement { id: CleanupId(id), outcome } in settlements {
+            match outcome {
+                Outcome::Done | Outcome::DoneAbsent => sorted.done.push(*id),
+                Outcome::Deferred => sorted.freed.push(*id),
+                Outcome::Wait { delay, why } => sorted.later.push((*id, millis_of(*delay), 0, why.as_str())),
+                Outcome::Retry { delay, why } => sorted.later.push((*id, millis_of(*delay), 1, why.as_str())),
+                Outcome::DeadLetter { why } => sorted.dead.push((*id, why.as_str())),
+            }
         }
+        sorted
     }
-    (done, freed, later)
 }
 
 #[async_trait]
@@ -154,9 +218,9 @@ impl Cleanups for Catalog {
         &self,
         token: ClaimToken,
         settlements: &[Settlement],
-    ) -> Result<HashSet<CleanupId>, Error> {
+    ) -> Result<BTreeSet<CleanupId>, Error> {
         let all: Vec<i64> = settlements.iter().map(|settlement| settlement.id.0).collect();
-        let (done, freed, later) = sort_settlements(settlements);
+        let Sorted { done, freed, later, dead } = Sorted::of(settlements);
         let mut unit = Unit::new("settle_cleanups");
         let ours = unit.run(
             concat!(settled!("SELECT id FROM cleanup_queue"), " ORDER BY id /*lock*/"),
@@ -184,6 +248,11 @@ impl Cleanups for Catalog {
             done.clone(),
         );
         unit.run(settled!("DELETE FROM cleanup_queue"), done);
+        if !dead.is_empty() {
+            let ids: Vec<i64> = dead.iter().map(|(id, _)| *id).collect();
+            unit.run(BURY, params![json(&dead), token]);
+            unit.run(settled!("DELETE FROM cleanup_queue"), params![json(&ids), token]);
+        }
         let freed = unit.run(
             concat!(
                 settled!("UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL"),
@@ -226,11 +295,16 @@ impl Cleanups for Catalog {
         answers[stale].rows.iter().map(freed_claim).collect()
     }
 
+    async fn queued_cleanups(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<QueuedCleanup>, Error> {
+        let params = params![after, which.backend.as_ref(), which.reason.as_ref(), limit];
+        self.read(PAGE, params).await?.iter().map(queued).collect()
+    }
+
     async fn depths(&self) -> Result<Depths, Error> {
-        const SQL: &str = "SELECT (SELECT count(*) FROM cleanup_queue), (SELECT count(*) FROM pending_objects), \
-             (SELECT count(*) FROM multipart_uploads WHERE state = 'open')";
-        let rows = self.read(SQL, vec![]).await?;
-        Ok(Depths { cleanups: rows[0].size(0)?, intents: rows[0].size(1)?, uploads: rows[0].size(2)? })
+        const SQL: &str = "SELECT (SELECT count(*) FROM cleanup_queue), (SELECT count(*) FROM cleanup_dlq), \
+             (SELECT count(*) FROM pending_objects), (SELECT count(*) FROM multipart_uploads WHERE state = 'open')";
+        let row = &self.read(SQL, vec![]).await?[0];
+        Ok(Depths { cleanups: row.size(0)?, dead_letters: row.size(1)?, intents: row.size(2)?, uploads: row.size(3)? })
     }
 }
 
@@ -238,7 +312,7 @@ impl Catalog {
     /// Rows lost their claim and keep their `due`, which may be long ago: the next look begins there.
     fn wait_again(&self, freed: &Answer) -> Result<(), Error> {
         for row in &freed.rows {
-            let due = crate::objects::moment(row, 1)?;
+            let due = moment(row, 1)?;
             self.low_waters.of(Queue::Lane(row.parse(0)?), |water| water.lower(due));
         }
         Ok(())

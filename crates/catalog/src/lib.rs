@@ -10,6 +10,7 @@ mod cleanups;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contents;
+mod dead_letters;
 pub mod driver;
 mod error;
 mod identities;
@@ -31,8 +32,9 @@ use std::sync::Arc;
 pub use audits::{Audits, Booked, CondemnedPlace, CountPage, Recounted};
 pub use buckets::Buckets;
 pub use cleanups::look::{Ages, Waiting};
-pub use cleanups::{Cleanups, Depths, FreedClaim, Settlement};
+pub use cleanups::{Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use contents::Contents;
+pub use dead_letters::{DeadLetters, Discard, Selection};
 pub use driver::postgres::{Postgres, PostgresOptions};
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};
 pub use driver::{Driver, Effort};

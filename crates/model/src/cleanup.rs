@@ -135,14 +135,28 @@ pub enum Outcome {
         /// What the backend said.
         why: String,
     },
+    /// The last attempt is spent: the row becomes a dead letter, its bytes stay in the books.
+    DeadLetter {
+        /// What the backend said.
+        why: String,
+    },
+}
+
+/// How refused cleanups are tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retries {
+    /// How long they wait.
+    pub backoff: Backoff,
+    /// The refusal that is the last.
+    pub max_attempts: u32,
 }
 
 impl Outcome {
-    /// Whether the row is gone.
+    /// Whether the row has left the queue.
     #[must_use]
-    pub const fn is_done(&self) -> bool {
+    pub const fn leaves(&self) -> bool {
         match self {
-            Self::Done | Self::DoneAbsent => true,
+            Self::Done | Self::DoneAbsent | Self::DeadLetter { .. } => true,
             Self::Deferred | Self::Wait { .. } | Self::Retry { .. } => false,
         }
     }
@@ -155,13 +169,14 @@ impl Outcome {
             Self::DoneAbsent => "success_absent",
             Self::Deferred | Self::Wait { .. } => "deferred",
             Self::Retry { .. } => "retry",
+            Self::DeadLetter { .. } => "exhausted",
         }
     }
 }
 
 /// Decides what becomes of a cleanup after one attempt.
 #[must_use]
-pub fn judge(cleanup: &Cleanup, attempt: Attempt, now: Timestamp, backoff: &Backoff, jitter: f64) -> Outcome {
+pub fn judge(cleanup: &Cleanup, attempt: Attempt, now: Timestamp, retries: &Retries, jitter: f64) -> Outcome {
     match attempt {
         Attempt::Deleted => Outcome::Done,
         Attempt::Absent => match cleanup.absent_ok_after {
@@ -173,14 +188,17 @@ pub fn judge(cleanup: &Cleanup, attempt: Attempt, now: Timestamp, backoff: &Back
         },
         // An outage must not spend the row's attempts, or it would give up on everything.
         Attempt::Away => Outcome::Deferred,
-        Attempt::Unknown(why) => Outcome::Wait { delay: backoff.delay(1, jitter), why },
-        Attempt::Refused(why) => Outcome::Retry { delay: backoff.delay(cleanup.attempts + 1, jitter), why },
+        Attempt::Unknown(why) => Outcome::Wait { delay: retries.backoff.delay(1, jitter), why },
+        Attempt::Refused(why) => match cleanup.attempts.saturating_add(1) {
+            refusals if refusals >= retries.max_attempts => Outcome::DeadLetter { why },
+            refusals => Outcome::Retry { delay: retries.backoff.delay(refusals, jitter), why },
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Attempt, BackendUpload, Cleanup, Outcome, judge};
+    use super::{Attempt, BackendUpload, Cleanup, Outcome, Retries, judge};
     use crate::backoff::Backoff;
     use crate::clock::Timestamp;
     use crate::ids::CleanupId;
@@ -188,6 +206,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(10_000);
     const BACKOFF: Backoff = Backoff { min: Duration::from_mins(1), max: Duration::from_hours(1) };
+    const RETRIES: Retries = Retries { backoff: BACKOFF, max_attempts: 10 };
 
     fn cleanup(attempts: u32, absent_ok_after: Option<i64>) -> Cleanup {
         Cleanup {
@@ -204,7 +223,7 @@ mod tests {
     }
 
     fn verdict(row: &Cleanup, attempt: Attempt) -> Outcome {
-        judge(row, attempt, NOW, &BACKOFF, 1.0)
+        judge(row, attempt, NOW, &RETRIES, 1.0)
     }
 
     #[test]
@@ -219,6 +238,25 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!([wait(0), wait(1), wait(2)], [60, 120, 240]);
+    }
+
+    #[test]
+    fn the_last_refusal_makes_a_dead_letter() {
+        let refused = || Attempt::Refused("no".into());
+        assert!(matches!(verdict(&cleanup(8, None), refused()), Outcome::Retry { .. }));
+        for attempts in [9, 10, u32::MAX] {
+            let dead = verdict(&cleanup(attempts, None), refused());
+            assert_eq!(dead, Outcome::DeadLetter { why: "no".into() });
+            assert!(dead.leaves() && dead.as_str() == "exhausted");
+        }
+    }
+
+    #[test]
+    fn only_refusals_make_dead_letters() {
+        for attempt in [Attempt::Away, Attempt::Unknown("lost".into())] {
+            assert!(!verdict(&cleanup(9, None), attempt).leaves());
+        }
+        assert_eq!(verdict(&cleanup(9, None), Attempt::Deleted), Outcome::Done);
     }
 
     #[test]

@@ -89,6 +89,10 @@ id_type!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CleanupId(pub i64);
 
+/// A dead letter's number, given by the catalog and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeadLetterId(pub i64);
+
 /// A bucket's never-reused number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BucketId(pub i64);

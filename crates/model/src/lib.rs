@@ -11,6 +11,7 @@ pub mod cleanup;
 pub mod clock;
 pub mod conditions;
 pub mod content;
+pub mod dead_letter;
 pub mod entropy;
 pub mod etag;
 pub mod ids;

@@ -61,11 +61,13 @@ const INVARIANTS: &[(&str, &str)] = &[
          FROM content_parts WHERE joined_id = j.id) AS laid WHERE start <> expected))",
     ),
     (
-        "used bytes are those of locations, orphan bytes those of cleanups, reserved bytes those of intents",
+        "used bytes are those of locations, orphan bytes those of cleanups and dead letters, reserved bytes those of intents",
         "SELECT q.backend_name FROM backend_quotas q WHERE q.used_bytes <> \
          (SELECT coalesce(sum(size_bytes), 0) FROM object_locations \
           WHERE backend_name = q.backend_name AND stripe = q.stripe) \
          OR q.orphan_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM cleanup_queue \
+          WHERE backend_name = q.backend_name AND stripe = q.stripe) \
+          + (SELECT coalesce(sum(size_bytes), 0) FROM cleanup_dlq \
           WHERE backend_name = q.backend_name AND stripe = q.stripe) \
          OR q.reserved_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM pending_objects \
           WHERE backend_name = q.backend_name AND stripe = q.stripe)",
@@ -74,6 +76,7 @@ const INVARIANTS: &[(&str, &str)] = &[
         "bytes lie only where books are kept",
         "SELECT n.physical_key FROM (SELECT backend_name, stripe, physical_key FROM object_locations \
          UNION ALL SELECT backend_name, stripe, physical_key FROM cleanup_queue \
+         UNION ALL SELECT backend_name, stripe, physical_key FROM cleanup_dlq \
          UNION ALL SELECT backend_name, stripe, physical_key FROM pending_objects WHERE backend_name IS NOT NULL) AS n \
          LEFT JOIN backend_quotas q ON q.backend_name = n.backend_name AND q.stripe = n.stripe \
          WHERE q.stripe IS NULL",
@@ -82,12 +85,15 @@ const INVARIANTS: &[(&str, &str)] = &[
         "a physical key is named once",
         "SELECT physical_key FROM (SELECT backend_name, physical_key FROM object_locations \
          UNION ALL SELECT backend_name, physical_key FROM cleanup_queue \
+         UNION ALL SELECT backend_name, physical_key FROM cleanup_dlq \
+         UNION ALL SELECT backend_name, physical_key FROM findings WHERE kind = 'written_off' \
          UNION ALL SELECT backend_name, physical_key FROM pending_objects WHERE backend_name IS NOT NULL) AS named \
          GROUP BY backend_name, physical_key HAVING count(*) > 1",
     ),
     (
         "no unit leaves its mark behind",
         "SELECT key FROM objects WHERE token IS NOT NULL \
+         UNION ALL SELECT physical_key FROM cleanup_dlq WHERE token IS NOT NULL \
          UNION ALL SELECT key FROM pending_objects WHERE token IS NOT NULL AND state = 'open'",
     ),
     (
@@ -142,7 +148,7 @@ const BREAKAGES: &[(&str, &str, &str)] = &[
         "UPDATE content_parts SET start = start - 1",
     ),
     (
-        "used bytes are those of locations, orphan bytes those of cleanups, reserved bytes those of intents",
+        "used bytes are those of locations, orphan bytes those of cleanups and dead letters, reserved bytes those of intents",
         "UPDATE backend_quotas SET orphan_bytes = orphan_bytes + 1",
         "UPDATE backend_quotas SET orphan_bytes = orphan_bytes - 1",
     ),

@@ -9,7 +9,7 @@ use super::scene::{AGE, Scene, at_once, backend};
 use crate::{Cleanups, Contents, Depths, Intents, Late, Uploads, Waiting, params};
 
 /// A queue of this many rows, of 1, 2, 3... bytes.
-async fn queue(scene: &Scene, rows: u64) -> Vec<String> {
+pub(super) async fn queue(scene: &Scene, rows: u64) -> Vec<String> {
     let bucket = scene.bucket("queue").await;
     let mut keys = Vec::new();
     for number in 1..=rows {
@@ -149,7 +149,8 @@ pub async fn a_stale_token_settles_nothing(scene: &Scene) {
     let (stale, claimed) = scene.claim(9).await;
     scene.settle(stale, &claimed, &Outcome::Deferred).await;
     let (token, again) = scene.claim(9).await;
-    for outcome in [Outcome::Done, Outcome::Deferred, retry(Duration::from_secs(9))] {
+    let dead = Outcome::DeadLetter { why: "access denied".to_owned() };
+    for outcome in [Outcome::Done, Outcome::Deferred, retry(Duration::from_secs(9)), dead] {
         assert_eq!(scene.settle(stale, &claimed, &outcome).await, 0);
     }
     assert_eq!((scene.booked().await, scene.claim(9).await.1), ((0, 3, 0), vec![]), "the claim stands");
@@ -186,7 +187,7 @@ pub async fn depths_count_what_waits(scene: &Scene) {
     let open = scene.upload(other, "b").await;
     scene.staged_part(open, 1, 1).await;
     let depths = scene.catalog.depths().await.expect("counted");
-    assert_eq!(depths, Depths { cleanups: 2, intents: 1, uploads: 1 });
+    assert_eq!(depths, Depths { cleanups: 2, dead_letters: 0, intents: 1, uploads: 1 });
 }
 
 /// Six claimers at once never hold the same row, and together they get all of them.

@@ -9,6 +9,7 @@ pub mod books;
 pub mod buckets;
 pub mod cleanups;
 pub mod contents;
+pub mod dead_letters;
 pub mod expired;
 pub mod identities;
 pub mod intents;
@@ -66,6 +67,10 @@ macro_rules! conformance {
                 a_settlement_releases_what_the_row_charged, a_settlement_judges_each_row,
                 a_stale_token_settles_nothing, stale_claims_are_freed_once,
                 depths_count_what_waits, claims_never_overlap;
+            dead_letters: the_last_refusal_moves_the_row, a_stale_token_buries_nothing, a_retry_starts_again,
+                dead_letters_come_in_pages, the_queue_comes_in_pages, what_is_gone_is_written_off_silently,
+                what_may_be_there_leaves_a_finding, a_discard_judges_each_row,
+                a_requeued_write_finds_its_dead_letter, everybody_gets_a_dead_letter_once;
             contents: readers_have_time_to_finish, joined_content_goes_in_bounded_steps,
                 pieces_that_others_use_stay, a_count_that_drifted_kills_no_bytes,
                 closed_uploads_let_go_in_bounded_steps, answers_are_kept_for_their_time,
@@ -121,7 +126,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [&str; 19] = [
+    const TOPICS: [&str; 20] = [
         include_str!("books.rs"),
         include_str!("buckets.rs"),
         include_str!("objects.rs"),
@@ -131,6 +136,7 @@ mod tests {
         include_str!("intents.rs"),
         include_str!("cleanups.rs"),
         include_str!("contents.rs"),
+        include_str!("dead_letters.rs"),
         include_str!("quotas.rs"),
         include_str!("identities.rs"),
         include_str!("runs.rs"),

@@ -130,38 +130,58 @@ pub(super) async fn postpone(
 macro_rules! unnamed {
     () => {
         "NOT EXISTS (SELECT 1 FROM object_locations WHERE backend_name = $1 AND physical_key = $2) \
-         AND NOT EXISTS (SELECT 1 FROM pending_objects WHERE backend_name = $1 AND physical_key = $2)"
+         AND NOT EXISTS (SELECT 1 FROM pending_objects WHERE backend_name = $1 AND physical_key = $2) \
+         AND NOT EXISTS (SELECT 1 FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2)"
     };
 }
 
 pub(super) async fn requeue(catalog: &Catalog, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error> {
-    let place = params![&intent.backend, &intent.physical_key];
-    let mut unit = Unit::new("requeue");
     // Whoever resolves the intent now is waited for.
-    unit.run("SELECT id FROM pending_objects WHERE backend_name = $1 AND physical_key = $2 /*lock*/", place.clone());
-    unit.run("SELECT id FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2 /*lock*/", place);
-    // The earlier cleanup still stands, or it was settled and its bytes are off the books:
-    // only then are they booked again. Who claimed it may have looked before the bytes landed,
-    // so the claim ends.
+    const NAMED: [&str; 3] = [
+        "SELECT id FROM pending_objects WHERE backend_name = $1 AND physical_key = $2 /*lock*/",
+        "SELECT id FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2 /*lock*/",
+        "SELECT id FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2 /*lock*/",
+    ];
+    let place = params![&intent.backend, &intent.physical_key];
+    let sized = params![&intent.backend, &intent.physical_key, intent.size_bytes];
+    let mut unit = Unit::new("requeue");
+    for sql in NAMED {
+        unit.run(sql, place.clone());
+    }
+    // The earlier cleanup still stands, maybe as a dead letter, or it was settled and its bytes
+    // are off the books: only then are they booked again, and no longer written off. Who claimed
+    // it may have looked before the bytes landed, so the claim ends.
     unit.run(
         concat!(
             "UPDATE backend_quotas SET orphan_bytes = orphan_bytes + $3 WHERE backend_name = $1 AND stripe = 0 ",
             "AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2) AND ",
             unnamed!()
         ),
-        params![&intent.backend, &intent.physical_key, intent.size_bytes],
+        sized,
+    );
+    unit.run(
+        concat!(
+            "DELETE FROM findings WHERE backend_name = $1 AND physical_key = $2 AND kind = 'written_off' AND ",
+            unnamed!()
+        ),
+        place,
     );
     unit.run(
         concat!(
             "INSERT INTO cleanup_queue ",
             "(backend_name, physical_key, size_bytes, stripe, reason, due, created_at, backend_version) ",
-            "SELECT $1, $2, $3, 0, 'put_orphan', :now, :now, $4 WHERE ",
+            "SELECT $1, $2, CAST($3 AS BIGINT), 0, 'put_orphan', :now, :now, $4 WHERE ",
             unnamed!(),
             " ON CONFLICT (backend_name, physical_key) DO UPDATE SET due = excluded.due, ",
             "token = NULL, claimed_by = NULL, claimed_at = NULL, ",
             "backend_version = COALESCE(excluded.backend_version, cleanup_queue.backend_version)"
         ),
         params![&intent.backend, &intent.physical_key, intent.size_bytes, backend_version],
+    );
+    unit.run(
+        "UPDATE cleanup_dlq SET backend_version = COALESCE($3, backend_version) \
+         WHERE backend_name = $1 AND physical_key = $2",
+        params![&intent.backend, &intent.physical_key, backend_version],
     );
     catalog.write(unit).await.map(drop)
 }

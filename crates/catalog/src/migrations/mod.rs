@@ -4,6 +4,7 @@
 pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0001_foundation.sql"),
     include_str!("sqlite/0002_worker_runs.sql"),
+    include_str!("sqlite/0003_dead_letters.sql"),
     include_str!("sqlite/0004_drafts.sql"),
     include_str!("sqlite/0005_audits.sql"),
 ];
@@ -12,6 +13,7 @@ pub const SQLITE: &[&str] = &[
 pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0001_foundation.sql"),
     include_str!("postgres/0002_worker_runs.sql"),
+    include_str!("postgres/0003_dead_letters.sql"),
     include_str!("postgres/0004_drafts.sql"),
     include_str!("postgres/0005_audits.sql"),
 ];

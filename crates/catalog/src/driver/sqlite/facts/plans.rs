@@ -15,7 +15,8 @@ use super::{Mode, Sqlite, clock, options};
 use crate::conformance::scene::{Scene, bucket_name, key};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Buckets, Cleanups, Driver, Effort, Error, Intents, Late, Objects, Overview, PartSource, StaleUploads, StuckObjects,
+    Buckets, Cleanups, DeadLetters, Discard, Driver, Effort, Error, Intents, Late, Objects, Overview, PartSource, Selection,
+    StaleUploads, StuckObjects,
     Uploads,
 };
 
@@ -82,6 +83,7 @@ async fn everyday_life(scene: &Scene) {
     let later = Outcome::Wait { delay: Duration::ZERO, why: String::new() };
     scene.settle(token, &claimed[..1], &later).await;
     scene.settle(token, &claimed[1..2], &Outcome::Deferred).await;
+    dead_letters_life(scene).await;
     scene.clock.advance(Duration::from_hours(1));
     scene.catalog.free_stale_claims(Duration::from_mins(1), scene.token()).await.expect("freed");
     scene.catalog.bucket(&bucket_name("life")).await.expect("a look");
@@ -104,6 +106,19 @@ async fn upkeep(scene: &Scene) {
     scene.put(bucket, "stuck", 1).await;
     scene.change(DELETE, crate::params![bucket]).await;
     assert!(!scene.catalog.reset_stuck(Duration::ZERO, 9).await.expect("a look").is_empty());
+}
+
+async fn dead_letters_life(scene: &Scene) {
+    let (token, claimed) = scene.claim(2).await;
+    scene.settle(token, &claimed, &Outcome::DeadLetter { why: String::new() }).await;
+    let everything = Selection::default();
+    scene.catalog.queued_cleanups(&everything, 0, 10).await.expect("a page");
+    let letters = scene.catalog.dead_letters(&everything, 0, 10).await.expect("a page");
+    assert_eq!(scene.catalog.newest_dead_letter().await.expect("a look"), Some(letters[1].id));
+    assert!(scene.catalog.dead_letter(letters[0].id).await.expect("a look").is_some());
+    scene.catalog.retry_dead_letters(&[letters[0].id], scene.token()).await.expect("sent back");
+    let discard = Discard { id: letters[1].id, written_off: Some("{}".to_owned()) };
+    assert_eq!(scene.catalog.discard_dead_letters(&[discard], scene.token()).await.expect("discarded").len(), 1);
 }
 
 async fn multipart_life(scene: &Scene, bucket: s3o_model::ids::BucketId) {
