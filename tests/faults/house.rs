@@ -17,6 +17,7 @@ use s3o_engine::{
     BodyError, ByteStream, Declared, Engine, EngineParts, Error, GetObject, IntentMetrics, PutObject, Settings, Wanted,
 };
 use s3o_model::backoff::Backoff;
+use s3o_model::cleanup::Retries;
 use s3o_model::clock::{ManualClock, Timestamp};
 use s3o_model::conditions::{ReadConditions, WriteCondition};
 use s3o_model::entropy::{Entropy, SeededEntropy};
@@ -24,7 +25,9 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::object::Attributes;
 use s3o_model::recovery::Recovery;
-use s3o_workers::{Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker};
+use s3o_workers::{
+    Cleanup, CleanupSettings, DeadLetterOffice, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker,
+};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -44,6 +47,7 @@ pub struct House {
     clock: Arc<ManualClock>,
     cleanup: Cleanup,
     reaper: PendingReaper,
+    pub office: DeadLetterOffice,
     driver: Arc<dyn Driver>,
     pub steps: Steps,
     _folder: TempDir,
@@ -96,6 +100,14 @@ impl House {
             metrics: IntentMetrics::default(),
             alarm: Arc::new(()),
         });
+        let office = DeadLetterOffice {
+            letters: catalog.clone(),
+            fleet: fleet.clone(),
+            identity: identity.clone(),
+            ids: ids.clone(),
+            clock: clock.clone(),
+            cleanup_bell: bell.clone(),
+        };
         let cleanup = Cleanup {
             cleanups: catalog.clone(),
             contents: catalog.clone(),
@@ -110,7 +122,10 @@ impl House {
                 concurrency: 4,
                 claim_grace_period: Duration::from_mins(5),
                 reader_grace: Duration::from_mins(1),
-                backoff: Backoff { min: Duration::from_mins(1), max: Duration::from_mins(10) },
+                retries: Retries {
+                    backoff: Backoff { min: Duration::from_mins(1), max: Duration::from_mins(10) },
+                    max_attempts: 10,
+                },
             },
         };
         let reaper = PendingReaper {
@@ -131,7 +146,15 @@ impl House {
             cleanup_bell: bell,
         };
         engine.create_bucket(&bucket()).await.expect("a bucket");
-        Self { engine, memory, flaky, catalog, clock, cleanup, reaper, driver, steps, _folder: folder }
+        Self { engine, memory, flaky, catalog, clock, cleanup, reaper, office, driver, steps, _folder: folder }
+    }
+
+    /// Lets time pass, and cleanup do one tick.
+    pub async fn clean_after(&self, time: Duration) -> Report {
+        self.clock.advance(time);
+        let mut report = Report::default();
+        self.cleanup.tick(&mut report).await.expect("a tick");
+        report
     }
 
     /// Lets time pass and the workers run until nothing is owed any more.
@@ -154,6 +177,7 @@ impl House {
 
     async fn is_at_rest(&self) -> bool {
         let owed = "SELECT (SELECT count(*) FROM pending_objects) + (SELECT count(*) FROM cleanup_queue) \
+             + (SELECT count(*) FROM cleanup_dlq) \
              + (SELECT count(*) FROM contents WHERE kind = 'joined' AND state = 'condemned') \
              + (SELECT count(*) FROM multipart_parts p JOIN multipart_uploads u ON u.id = p.upload_id \
                 WHERE u.state <> 'open')";
@@ -220,7 +244,7 @@ const DRIFT: &str = "\
     SELECT coalesce(sum(used_bytes), 0) - (SELECT coalesce(sum(size_bytes), 0) FROM object_locations) \
         FROM backend_quotas \
     UNION ALL SELECT coalesce(sum(orphan_bytes), 0) - (SELECT coalesce(sum(size_bytes), 0) FROM cleanup_queue) \
-        FROM backend_quotas \
+        - (SELECT coalesce(sum(size_bytes), 0) FROM cleanup_dlq) FROM backend_quotas \
     UNION ALL SELECT coalesce(sum(reserved_bytes), 0) - (SELECT coalesce(sum(size_bytes), 0) FROM pending_objects) \
         FROM backend_quotas \
     UNION ALL SELECT count(*) FROM contents c WHERE c.ref_count <> \

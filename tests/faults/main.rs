@@ -3,6 +3,7 @@
 //! acknowledged is there, and nothing else is.
 
 mod counts;
+mod dead_letters;
 mod dropped;
 mod each_call;
 mod house;

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use s3o_model::claim::Claimant;
-use s3o_model::cleanup::{BackendUpload, Cleanup, Outcome};
+use s3o_model::cleanup::{BackendUpload, Cleanup, Outcome, Selection};
 use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::ids::{ClaimToken, CleanupId};
 use s3o_model::names::BackendName;
 
-use crate::dead_letters::Selection;
 use crate::error::Error;
 use crate::low_water::Queue;
 use crate::objects::moment;

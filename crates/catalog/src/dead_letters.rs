@@ -2,7 +2,7 @@
 //! it works on, and what it returns is what it really did.
 
 use async_trait::async_trait;
-use s3o_model::cleanup::BackendUpload;
+use s3o_model::cleanup::{BackendUpload, Selection};
 use s3o_model::clock::Timestamp;
 use s3o_model::dead_letter::DeadLetter;
 use s3o_model::ids::{ClaimToken, CleanupId, DeadLetterId};
@@ -13,15 +13,6 @@ use crate::error::Error;
 use crate::objects::moment;
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
-
-/// Which rows of the queue or of the dead letters are meant.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// Only those of this backend.
-    pub backend: Option<BackendName>,
-    /// Only those with this reason.
-    pub reason: Option<String>,
-}
 
 /// A dead letter that is to be discarded.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -34,7 +34,7 @@ pub use buckets::Buckets;
 pub use cleanups::look::{Ages, Waiting};
 pub use cleanups::{Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use contents::Contents;
-pub use dead_letters::{DeadLetters, Discard, Selection};
+pub use dead_letters::{DeadLetters, Discard};
 pub use driver::postgres::{Postgres, PostgresOptions};
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};
 pub use driver::{Driver, Effort};

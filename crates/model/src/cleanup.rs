@@ -59,6 +59,15 @@ pub struct Cleanup {
     pub absent_ok_after: Option<Timestamp>,
 }
 
+/// Which rows of the queue, or of the dead letters, are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Only those of this backend.
+    pub backend: Option<BackendName>,
+    /// Only those with this reason.
+    pub reason: Option<String>,
+}
+
 /// What the catalog knows of a backend upload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum BackendUpload {

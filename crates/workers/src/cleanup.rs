@@ -13,9 +13,8 @@ use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
 use s3o_catalog::{Ages, Cleanups, Contents, Settlement, Waiting};
-use s3o_model::backoff::Backoff;
 use s3o_model::claim::Claimant;
-use s3o_model::cleanup::judge;
+use s3o_model::cleanup::{Cleanup as Row, Outcome, Retries, judge};
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
@@ -42,8 +41,8 @@ pub struct CleanupSettings {
     pub claim_grace_period: Duration,
     /// How long readers of joined content may go on after its deletion.
     pub reader_grace: Duration,
-    /// How long refused rows wait.
-    pub backoff: Backoff,
+    /// How refused rows are tried again.
+    pub retries: Retries,
 }
 
 /// Deletes bytes that no row refers to any more.
@@ -149,17 +148,29 @@ impl Cleanup {
         let now = self.clock.now();
         let mut settlements = Vec::with_capacity(claimed.len());
         for (cleanup, attempt) in claimed.iter().zip(attempts) {
-            let outcome = judge(cleanup, attempt, now, &self.settings.backoff, self.entropy.next_unit());
+            let outcome = judge(cleanup, attempt, now, &self.settings.retries, self.entropy.next_unit());
             settlements.push(Settlement { id: cleanup.id, outcome });
         }
         let settled = self.cleanups.settle_cleanups(claimant.token, &settlements).await?;
-        for settlement in &settlements {
-            // A row whose claim was lost is somebody else's to count.
-            let ours = settled.contains(&settlement.id);
-            report.count(if ours { settlement.outcome.as_str() } else { "stale" }, 1);
+        report.count("stale", (settlements.len() - settled.len()) as u64);
+        let mut progress = false;
+        for (cleanup, settlement) in claimed.iter().zip(&settlements) {
+            // Whoever took the claim over tells what became of the row.
+            if settled.contains(&cleanup.id) {
+                progress |= settlement.outcome.leaves();
+                note(report, cleanup, &settlement.outcome);
+            }
         }
-        let progress = settlements.iter().any(|settlement| settlement.outcome.is_done());
         report.more = progress && claimed.len() >= self.settings.batch_size;
         Ok(())
     }
+}
+
+fn note(report: &mut Report, cleanup: &Row, outcome: &Outcome) {
+    let Outcome::DeadLetter { why } = outcome else { return report.count(outcome.as_str(), 1) };
+    report.count_at(outcome.as_str(), &cleanup.backend);
+    let event = Event::new("cleanup_queue.dead_lettered");
+    let event = event.at(&cleanup.backend, &cleanup.physical_key, cleanup.size_bytes);
+    let event = event.with("reason", cleanup.reason.as_str()).with("attempts", cleanup.attempts + 1);
+    report.events.push(event.with("error", why.as_str()));
 }

@@ -5,6 +5,7 @@
 
 mod budget;
 mod cleanup;
+mod dead_letters;
 mod error;
 mod event;
 mod identity;
@@ -22,6 +23,7 @@ mod watchdog;
 
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{Cleanup, CleanupSettings};
+pub use dead_letters::{Bounds, DeadLetterOffice, Disposal, Disposed, Kept};
 pub use error::Error;
 pub use event::{BytesAt, Event};
 pub use identity::{Alarm, Identity, IdentityParts};

@@ -14,6 +14,8 @@ use crate::stale_claims::RECOVERED;
 const CLEANUP: &str = "cleanup";
 /// Settlements that came too late. Neither they nor claims that were freed settle a row.
 const STALE: &str = "stale";
+/// Cleanups that became dead letters.
+const EXHAUSTED: &str = "exhausted";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -44,11 +46,12 @@ pub(crate) struct Metrics {
     stale: Family<OfWorker, Counter>,
     cleanups: Family<Status, Counter>,
     recovered: Family<OfBackend, Counter>,
+    dead_letters: Family<OfBackend, Counter>,
 }
 
 impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        let Self { runs, items, last_success, stale, cleanups, recovered } = self;
+        let Self { runs, items, last_success, stale, cleanups, recovered, dead_letters } = self;
         registry.register("s3o_worker_runs", "Runs of each worker by outcome", runs.clone());
         registry.register("s3o_worker_items", "Items that each worker brought to an end, by outcome", items.clone());
         registry.register(
@@ -66,6 +69,11 @@ impl Metrics {
             "s3o_cleanup_queue_stale_claims_recovered",
             "Claims of cleanups that were freed because their holder did not settle them",
             recovered.clone(),
+        );
+        registry.register(
+            "s3o_cleanup_dlq_enqueued",
+            "Cleanups that became dead letters, by backend",
+            dead_letters.clone(),
         );
     }
 
@@ -96,9 +104,12 @@ impl Metrics {
             }
         }
         for ((outcome, backend), count) in &work.by_backend {
-            if *outcome == RECOVERED {
-                self.recovered.get_or_create(&OfBackend { backend: backend.to_string() }).inc_by(*count);
-            }
+            let family = match (worker, *outcome) {
+                (_, RECOVERED) => &self.recovered,
+                (CLEANUP, EXHAUSTED) => &self.dead_letters,
+                _ => continue,
+            };
+            family.get_or_create(&OfBackend { backend: backend.to_string() }).inc_by(*count);
         }
     }
 }

@@ -66,6 +66,7 @@ pub struct Flaky {
 struct Plan {
     faults: BTreeMap<u64, Fault>,
     away: bool,
+    refusing: bool,
     made: Vec<Call>,
 }
 
@@ -123,11 +124,21 @@ impl Flaky {
         self.lock().away = false;
     }
 
+    /// Makes the store refuse to delete anything, or no longer.
+    pub fn refuse_deletes(&self, refusing: bool) {
+        self.lock().refusing = refusing;
+    }
+
+    fn refuses_deletes(&self) -> bool {
+        self.lock().refusing
+    }
+
     /// Forgets all faults that are still to come; calls keep their numbers.
     pub fn clear(&self) {
         let mut plan = self.lock();
         plan.faults.clear();
         plan.away = false;
+        plan.refusing = false;
     }
 
     fn lock(&self) -> MutexGuard<'_, Plan> {
@@ -215,6 +226,7 @@ impl Backend for Flaky {
         let key = doomed.first().map(|doomed| doomed.key.as_str()).unwrap_or_default();
         match self.begin("delete_batch", key).await {
             Some(Fault::Before) => vec![DeleteAnswer::Away(injected().to_string()); doomed.len()],
+            _ if self.refuses_deletes() => vec![DeleteAnswer::Refused("injected: denied".to_owned()); doomed.len()],
             Some(Fault::After) => {
                 self.inner.delete_batch(doomed).await;
                 vec![DeleteAnswer::Unknown(lost().to_string()); doomed.len()]

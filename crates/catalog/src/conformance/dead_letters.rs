@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use s3o_model::cleanup::Outcome;
+use s3o_model::cleanup::{Outcome, Selection};
 use s3o_model::dead_letter::DeadLetter;
 use s3o_model::ids::DeadLetterId;
 
 use super::cleanups::queue;
 use super::scene::{Scene, at_once, backend};
-use crate::{Cleanups, DeadLetters, Discard, Intents, Late, Selection, params};
+use crate::{Cleanups, DeadLetters, Discard, Intents, Late, params};
 
 fn dead() -> Outcome {
     Outcome::DeadLetter { why: "access denied".to_owned() }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use s3o_model::cleanup::{BackendUpload, Outcome};
+use s3o_model::cleanup::{BackendUpload, Outcome, Selection};
 use s3o_model::conditions::WriteCondition;
 use s3o_model::listing::ListQuery;
 use s3o_model::object::Tags;
@@ -15,9 +15,8 @@ use super::{Mode, Sqlite, clock, options};
 use crate::conformance::scene::{Scene, bucket_name, key};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Buckets, Cleanups, DeadLetters, Discard, Driver, Effort, Error, Intents, Late, Objects, Overview, PartSource, Selection,
-    StaleUploads, StuckObjects,
-    Uploads,
+    Buckets, Cleanups, DeadLetters, Discard, Driver, Effort, Error, Intents, Late, Objects, Overview, PartSource,
+    StaleUploads, StuckObjects, Uploads,
 };
 
 /// Remembers every statement that passes.
