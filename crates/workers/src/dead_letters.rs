@@ -63,6 +63,26 @@ pub struct Bounds {
     until: DeadLetterId,
 }
 
+impl Bounds {
+    /// From the beginning up to this one.
+    #[must_use]
+    pub const fn up_to(until: DeadLetterId) -> Self {
+        Self { after: 0, until }
+    }
+
+    /// What is left behind this one.
+    #[must_use]
+    pub const fn behind(self, last: DeadLetterId) -> Self {
+        Self { after: last.0, ..self }
+    }
+
+    /// The number behind which it goes on.
+    #[must_use]
+    pub const fn after(self) -> i64 {
+        self.after
+    }
+}
+
 /// Where dead letters are looked into.
 pub struct DeadLetterOffice {
     /// The dead letters.
@@ -93,7 +113,7 @@ impl DeadLetterOffice {
 
     /// Everything that is a dead letter now; `None` where nothing is.
     pub async fn bounds(&self) -> Result<Option<Bounds>, Error> {
-        Ok(self.letters.newest_dead_letter().await?.map(|until| Bounds { after: 0, until }))
+        Ok(self.letters.newest_dead_letter().await?.map(Bounds::up_to))
     }
 
     /// One step through those that are selected, and what is left to do.
@@ -106,7 +126,7 @@ impl DeadLetterOffice {
         let mut page = self.letters.dead_letters(which, bounds.after, STEP_LETTERS_MAX).await?;
         let full = page.len() >= STEP_LETTERS_MAX;
         page.retain(|letter| letter.id <= bounds.until);
-        let rest = page.last().filter(|_| full).map(|last| Bounds { after: last.id.0, ..bounds });
+        let rest = page.last().filter(|_| full).map(|last| bounds.behind(last.id));
         Ok((self.dispose(disposal, &page).await?, rest))
     }
 

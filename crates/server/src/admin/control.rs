@@ -1,6 +1,9 @@
 //! What the admin door needs from the rest of the program.
 
 use async_trait::async_trait;
+use s3o_model::cleanup::Selection;
+use s3o_model::ids::DeadLetterId;
+use s3o_workers::{Bounds, Disposal, Disposed};
 use serde_json::Value;
 
 use super::status::Status;
@@ -62,6 +65,31 @@ pub enum AcceptError {
 pub trait BackendControl: Send + Sync {
     /// Takes a backend's present identity as its own.
     async fn accept(&self, name: &str) -> Result<(), AcceptError>;
+}
+
+/// Shows the cleanup queue and the dead letters, and disposes of these. Errors say why the catalog
+/// did not answer.
+#[async_trait]
+pub trait QueueControl: Send + Sync {
+    /// Rows of the queue behind a number, in their order, as objects with their `id`.
+    async fn cleanups(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<Value>, String>;
+
+    /// Dead letters behind a number, in their order, as objects with their `id`.
+    async fn dead_letters(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<Value>, String>;
+
+    /// Disposes of one dead letter; `None` where there is none of that number.
+    async fn dispose_one(&self, disposal: Disposal, id: DeadLetterId) -> Result<Option<Disposed>, String>;
+
+    /// Everything that is a dead letter now; `None` where nothing is.
+    async fn bounds(&self) -> Result<Option<Bounds>, String>;
+
+    /// Disposes of some of those that are selected, and tells what is left.
+    async fn dispose_step(
+        &self,
+        disposal: Disposal,
+        which: &Selection,
+        bounds: Bounds,
+    ) -> Result<(Disposed, Option<Bounds>), String>;
 }
 
 /// A log level that is none.

@@ -29,10 +29,25 @@ pub fn page(items: Vec<Value>, field: &str, page: &Page) -> Json<Value> {
     Json(json!({"items": shown, "next": next}))
 }
 
+/// A page of items that were read by their `id`, with one more than are shown if there are more.
+pub fn numbered(mut items: Vec<Value>, limit: usize) -> Json<Value> {
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(|item| item["id"].to_string());
+    Json(json!({"items": items, "next": next}))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Page, page};
+    use super::{Page, numbered, page};
     use serde_json::json;
+
+    #[test]
+    fn a_page_of_numbers_says_where_the_next_begins() {
+        let items = || [4, 7].map(|id| json!({"id": id})).to_vec();
+        assert_eq!(numbered(items(), 1).0, json!({"items": [{"id": 4}], "next": "4"}));
+        assert_eq!(numbered(items(), 2).0["next"], json!(null));
+    }
 
     #[test]
     fn pages_follow_each_other() {

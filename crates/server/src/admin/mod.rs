@@ -11,6 +11,7 @@ mod health;
 mod lists;
 mod log_level;
 mod metrics;
+mod queues;
 mod status;
 mod trail;
 mod workers;
@@ -26,7 +27,8 @@ use crate::audit::Audit;
 
 pub use auth::AdminToken;
 pub use control::{
-    AcceptError, BackendControl, InvalidLevel, LogLevel, Readiness, StatusSource, WorkerControl, WorkerError,
+    AcceptError, BackendControl, InvalidLevel, LogLevel, QueueControl, Readiness, StatusSource, WorkerControl,
+    WorkerError,
 };
 pub use metrics::{MetricsPage, Refresh};
 pub use status::{BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Status};
@@ -44,6 +46,8 @@ pub struct AdminParts {
     pub workers: Arc<dyn WorkerControl>,
     /// The backends.
     pub backends: Arc<dyn BackendControl>,
+    /// The cleanup queue and the dead letters.
+    pub queues: Arc<dyn QueueControl>,
     /// How the whole is.
     pub status: Arc<dyn StatusSource>,
     /// What is logged.
@@ -62,6 +66,12 @@ pub fn router(parts: AdminParts) -> Router {
         .route("/workers/{name}/run", post(workers::run))
         .route("/workers/{name}/pause", post(workers::pause))
         .route("/workers/{name}/resume", post(workers::resume))
+        .route("/cleanup-queue", get(queues::cleanups))
+        .route("/dlq", get(queues::dead_letters))
+        .route("/dlq/retry", post(queues::retry_all))
+        .route("/dlq/discard", post(queues::discard_all))
+        .route("/dlq/{id}/retry", post(queues::retry))
+        .route("/dlq/{id}/discard", post(queues::discard))
         .route("/audit", get(trail::show))
         .route("/log-level", get(log_level::show).put(log_level::change))
         .route("/backends/{name}/accept", post(backends::accept))

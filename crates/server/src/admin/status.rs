@@ -35,8 +35,10 @@ pub struct BackendStatus {
     pub used: u64,
     /// Bytes it may hold.
     pub limit: Option<u64>,
-    /// Bytes that wait for cleanup.
+    /// Bytes that wait for cleanup, dead letters included.
     pub orphan: u64,
+    /// Bytes that left the books on request, though nobody proved them gone.
+    pub written_off: u64,
     /// Bytes reserved by open intents.
     pub reserved: u64,
     /// Locations on it.
@@ -78,6 +80,8 @@ pub struct BucketStatus {
 pub struct QueueStatus {
     /// Rows in the cleanup queue.
     pub cleanup: u64,
+    /// Cleanups that were refused too often.
+    pub dead_letters: u64,
     /// Writes that were announced and not resolved.
     pub intents: u64,
     /// Multipart uploads that are open.

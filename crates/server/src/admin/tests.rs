@@ -15,16 +15,19 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::{
-    AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, InvalidLevel, LogLevel, MetricsPage, Readiness,
-    Refresh, Status, StatusSource, WorkerControl, WorkerError, router,
+    AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, InvalidLevel, LogLevel, MetricsPage,
+    QueueControl, Readiness, Refresh, Status, StatusSource, WorkerControl, WorkerError, router,
 };
 use crate::audit::{Audit, Filter};
+
+mod queues;
 
 struct House {
     ready: AtomicBool,
     gauge: Gauge,
     level: Mutex<String>,
     paused: AtomicBool,
+    letters: Mutex<Vec<queues::Letter>>,
     audit: Arc<Audit>,
     _folder: tempfile::TempDir,
 }
@@ -38,6 +41,7 @@ impl Default for House {
             gauge: Gauge::default(),
             level: Mutex::new("info".into()),
             paused: AtomicBool::default(),
+            letters: Mutex::default(),
             audit,
             _folder: folder,
         }
@@ -120,6 +124,7 @@ fn parts(house: &Arc<House>) -> AdminParts {
         metrics: MetricsPage { registry: Arc::new(Mutex::new(registry)), refresh: house.clone() },
         workers: house.clone(),
         backends: house.clone(),
+        queues: house.clone(),
         status: house.clone(),
         log_level: house.clone(),
         audit: Arc::clone(&house.audit),

@@ -14,7 +14,8 @@ use super::error::AdminError;
 use super::lists::{LIMIT, LIMIT_MAX};
 use crate::audit::{Cause, Filter};
 
-const ACTOR: &str = "admin";
+/// Whoever holds the admin token.
+pub const ACTOR: &str = "admin";
 
 /// The identifier of an admin request, in its answer, its log line and its audit line.
 #[derive(Debug, Clone)]
