@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
-use crate::client::{BackendCommand, StatusCommand, WorkersCommand};
+use crate::client::{BackendCommand, CleanupCommand, DlqCommand, StatusCommand, WorkersCommand};
 use crate::config::Faults;
 use crate::config::units;
 use crate::logging::Format;
@@ -37,6 +37,10 @@ pub enum Command {
     Status(StatusCommand),
     /// Show the workers of a running server, or run, pause or resume one
     Workers(WorkersCommand),
+    /// Show the cleanup queue of a running server
+    Cleanup(CleanupCommand),
+    /// Show, retry or discard the dead letters of a running server
+    Dlq(DlqCommand),
     /// Change a backend of a running server
     Backend(BackendCommand),
     /// Load an S3 endpoint and print a table

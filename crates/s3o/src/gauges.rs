@@ -1,5 +1,6 @@
 //! Metrics of the backends and the catalog: counted as things happen, gauges read when asked for.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use s3o_backend::layers::Meter;
-use s3o_catalog::{Catalog, Cleanups as _, Quotas as _};
+use s3o_catalog::{Catalog, Cleanups as _, DeadLetters as _, Quotas as _};
 use s3o_model::names::BackendName;
 use s3o_server::admin::Refresh;
 
@@ -101,7 +102,9 @@ pub struct CatalogGauges {
     limit: Family<Backend, Gauge>,
     orphan: Family<Backend, Gauge>,
     reserved: Family<Backend, Gauge>,
+    written_off: Family<Backend, Gauge>,
     cleanups: Gauge,
+    dead_letters: Gauge,
     intents: Gauge,
     uploads: Gauge,
     units: Counter,
@@ -120,7 +123,9 @@ impl CatalogGauges {
             limit: Family::default(),
             orphan: Family::default(),
             reserved: Family::default(),
+            written_off: Family::default(),
             cleanups: Gauge::default(),
+            dead_letters: Gauge::default(),
             intents: Gauge::default(),
             uploads: Gauge::default(),
             units: Counter::default(),
@@ -128,8 +133,18 @@ impl CatalogGauges {
         };
         registry.register("s3o_quota_bytes_used", "Bytes in locations", gauges.used.clone());
         registry.register("s3o_quota_bytes_limit", "Bytes the backend may hold", gauges.limit.clone());
-        registry.register("s3o_quota_orphan_bytes", "Bytes that wait for cleanup", gauges.orphan.clone());
+        registry.register(
+            "s3o_quota_orphan_bytes",
+            "Bytes that wait for cleanup, dead letters included",
+            gauges.orphan.clone(),
+        );
         registry.register("s3o_quota_reserved_bytes", "Bytes reserved by open intents", gauges.reserved.clone());
+        registry.register(
+            "s3o_quota_written_off_bytes",
+            "Bytes that left the books on request, though nobody proved them gone",
+            gauges.written_off.clone(),
+        );
+        registry.register("s3o_cleanup_dlq_depth", "Cleanups that were refused too often", gauges.dead_letters.clone());
         registry.register("s3o_cleanup_queue_depth", "Rows in the cleanup queue", gauges.cleanups.clone());
         registry.register("s3o_pending_intents_depth", "Intents that are not resolved", gauges.intents.clone());
         registry.register("s3o_multipart_uploads_open", "Multipart uploads that are open", gauges.uploads.clone());
@@ -145,8 +160,11 @@ impl CatalogGauges {
     }
 
     async fn read(&self) -> Result<(), s3o_catalog::Error> {
+        let written_off: HashMap<BackendName, u64> = self.catalog.written_off().await?.into_iter().collect();
         for books in self.catalog.books().await? {
             let labels = Backend { backend: books.backend.to_string() };
+            let gone = written_off.get(&books.backend).copied().unwrap_or(0);
+            self.written_off.get_or_create(&labels).set(signed(gone));
             self.used.get_or_create(&labels).set(signed(books.used_bytes));
             self.orphan.get_or_create(&labels).set(signed(books.orphan_bytes));
             self.reserved.get_or_create(&labels).set(signed(books.reserved_bytes));
@@ -160,6 +178,7 @@ impl CatalogGauges {
             }
         }
         let depths = self.catalog.depths().await?;
+        self.dead_letters.set(signed(depths.dead_letters));
         self.cleanups.set(signed(depths.cleanups));
         self.intents.set(signed(depths.intents));
         self.uploads.set(signed(depths.uploads));

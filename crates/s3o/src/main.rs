@@ -25,6 +25,8 @@ fn main() -> ExitCode {
         Command::Validate(arguments) => init::validate(&arguments),
         Command::Status(command) => client::status(&command),
         Command::Workers(command) => client::workers(&command),
+        Command::Cleanup(command) => client::cleanup(&command),
+        Command::Dlq(command) => client::dlq(&command),
         Command::Backend(command) => client::backend(&command),
         Command::Bench(arguments) => bench::run(&arguments),
     };

@@ -1,6 +1,7 @@
 //! Serving: everything is opened, wired, run, and drained again.
 
 mod control;
+mod queues;
 mod workers;
 
 use std::future::Future;
@@ -150,6 +151,7 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
         catalog: Arc::clone(&catalog),
         tally,
         fleet: Arc::clone(&fleet),
+        office: queues::open_office(&catalog, &fleet, &identity, &ground),
         instance: ground.instance,
     });
     let router = admin::router(AdminParts {
@@ -158,6 +160,7 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
         metrics: MetricsPage { registry: Arc::clone(&ground.registry), refresh: Arc::new(gauges) },
         workers: controls.clone(),
         backends: controls.clone(),
+        queues: controls.clone(),
         status: controls,
         log_level: Arc::new(levels),
         audit: Arc::clone(&ground.audit),

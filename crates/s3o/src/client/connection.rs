@@ -40,19 +40,29 @@ impl Connection {
 
     /// Asks for something.
     pub fn get(&self, path: &[&str]) -> Result<Value, Failure> {
-        self.runtime.block_on(self.ask(Method::GET, path))
+        self.get_where(path, &[])
     }
 
     /// Has something done.
     pub fn post(&self, path: &[&str]) -> Result<Value, Failure> {
-        self.runtime.block_on(self.ask(Method::POST, path))
+        self.post_where(path, &[])
     }
 
-    async fn ask(&self, method: Method, path: &[&str]) -> Result<Value, Failure> {
+    /// Asks for something that a query tells more of.
+    pub fn get_where(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, Failure> {
+        self.runtime.block_on(self.ask(Method::GET, self.uri(path, query)))
+    }
+
+    /// Has something done that a query tells more of.
+    pub fn post_where(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, Failure> {
+        self.runtime.block_on(self.ask(Method::POST, self.uri(path, query)))
+    }
+
+    async fn ask(&self, method: Method, uri: String) -> Result<Value, Failure> {
         let lost = |why: &dyn std::fmt::Display| Failure::of(&format!("http://{}", self.authority), why);
         let request = Request::builder()
             .method(method)
-            .uri(self.uri(path))
+            .uri(uri)
             .header("authorization", format!("Bearer {}", self.token.0))
             .body(Full::<Bytes>::default())
             .map_err(|error| Failure::Usage(error.to_string()))?;
@@ -75,11 +85,17 @@ impl Connection {
         }
     }
 
-    fn uri(&self, path: &[&str]) -> String {
+    fn uri(&self, path: &[&str], query: &[(&str, &str)]) -> String {
         let mut uri = format!("http://{}/admin/api", self.authority);
         for word in path {
             uri.push('/');
             uri.extend(utf8_percent_encode(word, ESCAPED));
+        }
+        for (position, (name, value)) in query.iter().enumerate() {
+            uri.push(if position == 0 { '?' } else { '&' });
+            uri.push_str(name);
+            uri.push('=');
+            uri.extend(utf8_percent_encode(value, ESCAPED));
         }
         uri
     }

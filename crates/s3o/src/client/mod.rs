@@ -2,13 +2,14 @@
 
 mod backend;
 mod connection;
+mod queues;
 mod status;
 mod table;
 mod workers;
 
 use std::fmt;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use crate::cli::Failure;
 use connection::Connection;
@@ -79,6 +80,100 @@ pub enum WorkersAction {
     },
 }
 
+/// The cleanup queue.
+#[derive(Debug, Args)]
+pub struct CleanupCommand {
+    #[command(flatten)]
+    client: Client,
+    #[command(subcommand)]
+    action: CleanupAction,
+}
+
+/// What to do with the cleanup queue.
+#[derive(Debug, Subcommand)]
+pub enum CleanupAction {
+    /// Show the bytes that wait to be deleted
+    List(Listing),
+}
+
+/// The dead letters.
+#[derive(Debug, Args)]
+pub struct DlqCommand {
+    #[command(flatten)]
+    client: Client,
+    #[command(subcommand)]
+    action: DlqAction,
+}
+
+/// What to do with dead letters.
+#[derive(Debug, Subcommand)]
+pub enum DlqAction {
+    /// Show the deletes that were refused too often
+    List(Listing),
+    /// Send dead letters back to the cleanup queue
+    Retry(Which),
+    /// Take dead letters off the books, if their bytes are gone
+    Discard {
+        #[command(flatten)]
+        which: Which,
+        /// Also if their bytes may be there; what is written off stays visible as such
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// Which page of which rows.
+#[derive(Debug, Args)]
+pub struct Listing {
+    /// Only those of this backend
+    #[arg(long, value_name = "NAME")]
+    backend: Option<String>,
+    /// Only those with this reason
+    #[arg(long, value_name = "REASON")]
+    reason: Option<String>,
+    /// How many to show, up to 1000
+    #[arg(long, value_name = "N", default_value = "100")]
+    limit: String,
+    /// Those behind this one
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
+}
+
+impl Listing {
+    fn query(&self) -> Vec<(&str, &str)> {
+        let mut query = selection(self.backend.as_deref(), self.reason.as_deref());
+        query.push(("limit", self.limit.as_str()));
+        query.extend(self.after.as_deref().map(|after| ("after", after)));
+        query
+    }
+}
+
+/// Which dead letters.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which").required(true).multiple(true).args(["ids", "backend", "reason"]))]
+pub struct Which {
+    /// These
+    #[arg(value_name = "ID", conflicts_with_all = ["backend", "reason"])]
+    ids: Vec<String>,
+    /// All of this backend
+    #[arg(long, value_name = "NAME")]
+    backend: Option<String>,
+    /// All with this reason
+    #[arg(long, value_name = "REASON")]
+    reason: Option<String>,
+}
+
+impl Which {
+    fn query(&self) -> Vec<(&str, &str)> {
+        selection(self.backend.as_deref(), self.reason.as_deref())
+    }
+}
+
+fn selection<'a>(backend: Option<&'a str>, reason: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
+    let given = [("backend", backend), ("reason", reason)];
+    given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
 /// The backends.
 #[derive(Debug, Args)]
 pub struct BackendCommand {
@@ -113,6 +208,25 @@ pub fn workers(command: &WorkersCommand) -> Result<(), Failure> {
         Some(WorkersAction::Run { name }) => workers::run(&connection, name, json),
         Some(WorkersAction::Pause { name }) => workers::steer(&connection, name, "pause", json),
         Some(WorkersAction::Resume { name }) => workers::steer(&connection, name, "resume", json),
+    }
+}
+
+/// Shows the cleanup queue.
+pub fn cleanup(command: &CleanupCommand) -> Result<(), Failure> {
+    let connection = Connection::open(&command.client)?;
+    match &command.action {
+        CleanupAction::List(listing) => queues::cleanups(&connection, listing, command.client.json),
+    }
+}
+
+/// Shows or disposes of dead letters.
+pub fn dlq(command: &DlqCommand) -> Result<(), Failure> {
+    let connection = Connection::open(&command.client)?;
+    let json = command.client.json;
+    match &command.action {
+        DlqAction::List(listing) => queues::dead_letters(&connection, listing, json),
+        DlqAction::Retry(which) => queues::retry(&connection, which, json),
+        DlqAction::Discard { which, force } => queues::discard(&connection, which, *force, json),
     }
 }
 

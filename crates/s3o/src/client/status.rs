@@ -46,8 +46,9 @@ fn render(status: &Value) -> String {
     }
     let queues = &status["queues"];
     let waiting = format!(
-        "waiting: {} cleanups, {} intents, {} uploads",
+        "waiting: {} cleanups, {} dead letters, {} intents, {} uploads",
         cell(&queues["cleanup"]),
+        cell(&queues["dead_letters"]),
         cell(&queues["intents"]),
         cell(&queues["uploads"])
     );
@@ -75,7 +76,7 @@ mod tests {
             "backends": [{"name": "disk", "used": 2048, "limit": null, "orphan": 0, "reserved": 0, "objects": null,
                           "health": "frozen", "frozen": "wrong disk", "draining": false}],
             "buckets": [{"name": "photos", "objects": 3, "bytes": 10}],
-            "queues": {"cleanup": 1, "intents": 2, "uploads": 3,
+            "queues": {"cleanup": 1, "dead_letters": 4, "intents": 2, "uploads": 3,
                        "oldest_due_seconds": {"cleanup": 71.6, "pending_intents": 0.0}},
             "workers": [{"name": "cleanup"}],
         }));
@@ -83,7 +84,7 @@ mod tests {
             "2.0 KiB",
             "frozen: wrong disk",
             "photos",
-            "1 cleanups, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",
+            "1 cleanups, 4 dead letters, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",
             "cleanup",
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use s3o_backend::s3::S3Options;
-use s3o_model::backoff::Backoff;
+use s3o_model::cleanup::Retries;
 use s3o_model::names::{BackendName, BucketName};
 use s3o_model::recovery::Recovery;
 use s3o_server::s3::AccessKey;
@@ -148,8 +148,8 @@ pub struct CleanupQueue {
     pub concurrency: usize,
     /// After how long a claim is free again.
     pub claim_grace_period: Duration,
-    /// How long refused rows wait.
-    pub backoff: Backoff,
+    /// How refused rows are tried again.
+    pub retries: Retries,
     /// How long readers of joined content may go on after its deletion.
     pub reader_grace: Duration,
     /// After how long without activity an upload is aborted.

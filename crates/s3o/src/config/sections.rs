@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use s3o_backend::s3::{PUT_BYTES_MAX, S3Options, Secret};
 use s3o_model::backoff::Backoff;
+use s3o_model::cleanup::Retries;
 use s3o_model::names::{BackendName, BucketName};
 use s3o_model::recovery::Recovery;
 use s3o_server::s3::{Access, AccessKey};
@@ -238,15 +239,17 @@ fn flag(text: &str) -> Result<bool, String> {
 }
 
 fn cleanup(section: Section<'_>) -> CleanupQueue {
-    section.not_built(&["max_attempts"]);
     let cleanup = CleanupQueue {
         interval: section.duration("interval", MINUTE),
         batch_size: section.count("batch_size", 1000).min(1000),
         concurrency: section.count("concurrency", 8),
         claim_grace_period: section.duration("claim_grace_period", 5 * MINUTE),
-        backoff: Backoff {
-            min: section.duration("backoff_min", 60 * SECOND),
-            max: section.duration("backoff_max", 24 * HOUR),
+        retries: Retries {
+            backoff: Backoff {
+                min: section.duration("backoff_min", 60 * SECOND),
+                max: section.duration("backoff_max", 24 * HOUR),
+            },
+            max_attempts: u32::try_from(section.count("max_attempts", 10)).unwrap_or(u32::MAX),
         },
         reader_grace: section.duration("reader_grace", MINUTE),
         multipart_stale_timeout: section.duration("multipart_stale_timeout", 24 * HOUR),

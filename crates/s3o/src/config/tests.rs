@@ -24,7 +24,8 @@ fn defaults_are_those_of_the_reference() {
     let config = parse(DISK).expect("valid");
     assert_eq!(config.intents.min_age, Duration::from_mins(5));
     assert_eq!(config.cleanup.batch_size, 1000);
-    assert_eq!(config.cleanup.backoff.max, Duration::from_hours(24));
+    assert_eq!(config.cleanup.retries.backoff.max, Duration::from_hours(24));
+    assert_eq!(config.cleanup.retries.max_attempts, 10);
     assert_eq!(config.cleanup.multipart_stale_timeout, Duration::from_hours(24));
     assert_eq!(config.upkeep.stale_multipart, Duration::from_hours(1));
     assert_eq!(config.upkeep.quota_audit, Duration::from_hours(1));
@@ -60,6 +61,16 @@ fn every_fault_is_told_with_its_path() {
         "lifecycle: is a setting of a part that is not built yet",
     ] {
         assert!(faults.contains(path), "{path} not in:\n{faults}");
+    }
+}
+
+#[test]
+fn the_last_attempt_can_be_set() {
+    let config = parse(&format!("cleanup_queue: {{max_attempts: 3}}\n{DISK}")).expect("valid");
+    assert_eq!(config.cleanup.retries.max_attempts, 3);
+    for wrong in ["0", "-1", "many"] {
+        let faults = parse(&format!("cleanup_queue: {{max_attempts: {wrong}}}\n{DISK}")).expect_err("not a number");
+        assert!(faults.contains("cleanup_queue.max_attempts"), "{faults}");
     }
 }
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use s3o_backend::Fleet;
-use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, OldestDue, Quotas as _};
+use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, DeadLetters as _, OldestDue, Quotas as _};
 use s3o_model::ids::InstanceId;
+use s3o_model::names::BackendName;
 use s3o_model::quota::Books;
 use s3o_server::admin::{
     AcceptError, BackendControl, BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Readiness, Status,
     StatusSource, WorkerControl, WorkerError,
 };
-use s3o_workers::{Error, Identity, Runner};
+use s3o_workers::{DeadLetterOffice, Error, Identity, Runner};
 use serde_json::Value;
 
 use crate::tally::{Counts, Tally};
@@ -28,12 +29,14 @@ pub struct Controls {
     pub tally: Arc<Tally>,
     /// The backends.
     pub fleet: Arc<Fleet>,
+    /// Where dead letters are disposed of.
+    pub office: DeadLetterOffice,
     /// This process.
     pub instance: InstanceId,
 }
 
 impl Controls {
-    fn backend(&self, books: &Books, counts: Option<&Counts>) -> BackendStatus {
+    fn backend(&self, books: &Books, written_off: &[(BackendName, u64)], counts: Option<&Counts>) -> BackendStatus {
         let standing = self.fleet.standing(&books.backend);
         let frozen = match &standing {
             Some(standing) => standing.frozen.clone(),
@@ -44,6 +47,7 @@ impl Controls {
             used: books.used_bytes,
             limit: books.limit_bytes,
             orphan: books.orphan_bytes,
+            written_off: written_off.iter().find(|(name, _)| *name == books.backend).map_or(0, |(_, bytes)| *bytes),
             reserved: books.reserved_bytes,
             objects: counts.and_then(|counts| counts.locations(&books.backend)),
             health: if frozen.is_some() { Health::Frozen } else { Health::Ok },
@@ -61,20 +65,23 @@ impl Controls {
     async fn look(&self) -> Result<Status, Error> {
         let books = self.catalog.books().await?;
         let depths = self.catalog.depths().await?;
+        let written_off = self.catalog.written_off().await?;
+        let queues = QueueStatus {
+            cleanup: depths.cleanups,
+            dead_letters: depths.dead_letters,
+            intents: depths.intents,
+            uploads: depths.uploads,
+            oldest_due_seconds: oldest_due(self.tally.oldest_due().await?),
+        };
         let buckets = self.catalog.buckets().await?;
         let counts = self.tally.counts().await;
         let counts = counts.as_deref();
         Ok(Status {
             instance: self.instance.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            backends: books.iter().map(|books| self.backend(books, counts)).collect(),
+            backends: books.iter().map(|books| self.backend(books, &written_off, counts)).collect(),
             buckets: buckets.iter().map(|found| bucket(found.name.as_str(), counts)).collect(),
-            queues: QueueStatus {
-                cleanup: depths.cleanups,
-                intents: depths.intents,
-                uploads: depths.uploads,
-                oldest_due_seconds: oldest_due(self.tally.oldest_due().await?),
-            },
+            queues,
             workers: self.views().await?,
         })
     }

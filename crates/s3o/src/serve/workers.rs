@@ -70,7 +70,7 @@ fn cleanup(parts: &Parts<'_>) -> Scheduled {
             concurrency: config.cleanup.concurrency,
             claim_grace_period: config.cleanup.claim_grace_period,
             reader_grace: config.cleanup.reader_grace,
-            backoff: config.cleanup.backoff,
+            retries: config.cleanup.retries,
         },
     };
     let bell = Some(Arc::clone(&ground.cleanup_bell));
