@@ -21,6 +21,7 @@ QUICK = {
 OWED = {
     "intents": "pending_objects",
     "cleanups": "cleanup_queue",
+    "dead letters": "cleanup_dlq",
     "condemned joins": "contents WHERE kind = 'joined' AND state = 'condemned'",
     "parts of closed uploads": "multipart_parts p JOIN multipart_uploads u ON u.id = p.upload_id WHERE u.state <> 'open'",
 }

@@ -1,0 +1,223 @@
+"""Deletes that a store refuses: they back off, become dead letters after the tenth refusal, stay in the books, and come
+back on request. A store that is merely away makes none."""
+
+import json
+import time
+
+import pytest
+
+import seaweed
+from asking import ask, command
+from catalogs import PostgresCatalog
+from facts import body_of, refused
+from gatekeeper import Gatekeeper
+from polling import eventually
+from rest import QUICK, settle, stored
+
+BACKOFF_MIN_SECONDS = 0.02
+BACKOFF_MAX_SECONDS = 0.2
+INTERVAL_SECONDS = 0.5
+ATTEMPTS = 10
+SETTINGS = {
+    **QUICK,
+    "cleanup_queue": {
+        "interval": f"{INTERVAL_SECONDS * 1000:.0f}ms",
+        "backoff_min": f"{BACKOFF_MIN_SECONDS * 1000:.0f}ms",
+        "backoff_max": f"{BACKOFF_MAX_SECONDS * 1000:.0f}ms",
+        "max_attempts": ATTEMPTS,
+    },
+}
+STORE = 'backend="store"'
+
+
+@pytest.fixture
+def gate():
+    keeper = Gatekeeper(seaweed.fresh_bucket()["endpoint"])
+    yield keeper
+    if not keeper.is_shut:
+        keeper.shut()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def server(request, own_server, gate):
+    """A small store behind the gate, and a smaller disk behind that."""
+    backend = {**seaweed.fresh_bucket(), "endpoint": gate.endpoint, "quota": 3000}
+    catalog = PostgresCatalog() if request.param == "postgres" else None
+    server = own_server(backend=backend, settings=SETTINGS, catalog=catalog)
+    server.config["backends"].append(
+        {"name": "disk", "kind": "fs", "root": str(server.folder / "disk"), "quota": 2500}
+    )
+    server.start()
+    server.s3().create_bucket(Bucket="bucket")
+    return server
+
+
+def delete_two(server):
+    """Two objects of 1000 bytes on the store, deleted."""
+    for key in ("a", "b"):
+        server.s3().put_object(Bucket="bucket", Key=key, Body=body_of(1000, key))
+    assert stored(server)
+    doomed = {"Objects": [{"Key": "a"}, {"Key": "b"}]}
+    assert "Errors" not in server.s3().delete_objects(Bucket="bucket", Delete=doomed)
+
+
+def run_until(server, fact, message):
+    """Runs cleanup over and over: rows are tried when they are due, not when the interval is over."""
+
+    def ran():
+        server.run_worker("cleanup")
+        return fact()
+
+    return eventually(ran, 30, BACKOFF_MIN_SECONDS / 2, message)
+
+
+def bury_two(server, gate):
+    """Two dead letters; returns them as the admin API shows them."""
+    gate.refuses_deletes = True
+    delete_two(server)
+    letters = lambda: ask(server, "GET", "/dlq")[1]["items"]
+    return run_until(server, lambda: len(letters()) == 2 and letters(), "no dead letters")
+
+
+def written_off(server):
+    return server.metrics()[f"s3o_quota_written_off_bytes{{{STORE}}}"]
+
+
+def orphan(server):
+    return server.metrics()[f"s3o_quota_orphan_bytes{{{STORE}}}"]
+
+
+def bytes_on_the_store(server):
+    backend = server.config["backends"][0]
+    store = seaweed.connect(backend["endpoint"])
+    found = store.list_objects_v2(Bucket=backend["bucket"]).get("Contents", [])
+    return sum(entry["Size"] for entry in found if not entry["Key"].startswith(".s3o/"))
+
+
+def test_the_tenth_refusal_is_the_last_and_a_retry_drains(server, gate):
+    letters = bury_two(server, gate)
+    for letter in letters:
+        moments = [moment for moment, key in gate.asked if key == letter["physical_key"]]
+        assert len(moments) == ATTEMPTS, "one request for each attempt"
+        for number, (one, next_one) in enumerate(zip(moments, moments[1:])):
+            wait = min(BACKOFF_MIN_SECONDS * 2**number, BACKOFF_MAX_SECONDS)
+            assert next_one - one >= wait / 2, f"attempt {number + 2} came too early"
+        assert (letter["backend"], letter["reason"], letter["attempts"]) == ("store", "delete", ATTEMPTS)
+        assert "AccessDenied" in letter["last_error"] and letter["size_bytes"] == 1000
+    samples = server.metrics()
+    assert samples['s3o_cleanup_queue_processed_total{status="exhausted"}'] == 2
+    assert samples['s3o_cleanup_queue_processed_total{status="retry"}'] == 2 * (ATTEMPTS - 1)
+    assert samples[f"s3o_cleanup_dlq_enqueued_total{{{STORE}}}"] == 2
+    assert (samples["s3o_cleanup_dlq_depth"], samples["s3o_cleanup_queue_depth"]) == (2, 0)
+    lines = ask(server, "GET", "/audit?event=cleanup_queue.dead_lettered")[1]["items"]
+    assert {line["physical_key"] for line in lines} == {letter["physical_key"] for letter in letters}
+    for line in lines:
+        assert (line["backend"], line["size_bytes"], line["reason"], line["attempts"]) == ("store", 1000, "delete", 10)
+        assert line["run_id"] and line["actor"] == "cleanup" and "AccessDenied" in line["error"]
+
+    assert orphan(server) == 2000, "the bytes are still on the bill"
+    s3 = server.s3()
+    s3.put_object(Bucket="bucket", Key="elsewhere", Body=body_of(2000))
+    assert server.rows("SELECT backend_name FROM object_locations") == [("disk",)], "it needs the room that is not free"
+    with refused("InsufficientStorage", 507):
+        s3.put_object(Bucket="bucket", Key="nowhere", Body=body_of(2000))
+
+    gate.refuses_deletes = False
+    retried = command(server, "dlq", "retry", "--backend", "store", "--reason", "delete")
+    assert (retried.returncode, retried.stdout) == (0, "2 retried\n"), retried
+    depths = ("s3o_cleanup_dlq_depth", "s3o_cleanup_queue_depth", f"s3o_quota_orphan_bytes{{{STORE}}}")
+    eventually(lambda: [server.metrics()[name] for name in depths] == [0, 0, 0], 5, 0.05, "it does not drain")
+    assert stored(server) == set() and written_off(server) == 0
+    lines = ask(server, "GET", "/audit?event=dlq.retried")[1]["items"]
+    assert [line["size_bytes"] for line in lines] == [1000, 1000]
+    assert all(line["request_id"] and line["actor"] == "admin" and line["backend"] == "store" for line in lines)
+    s3.put_object(Bucket="bucket", Key="fits-again", Body=body_of(2500))
+
+
+def test_a_store_that_is_away_makes_no_dead_letters(server, gate):
+    gate.refuses_deletes = True
+    for key in ("a", "b"):
+        server.s3().put_object(Bucket="bucket", Key=key, Body=body_of(1000, key))
+    gate.shut()
+    doomed = {"Objects": [{"Key": "a"}, {"Key": "b"}]}
+    server.s3().delete_objects(Bucket="bucket", Delete=doomed)
+    end = time.monotonic() + 2 * ATTEMPTS * BACKOFF_MAX_SECONDS
+    while time.monotonic() < end:
+        server.run_worker("cleanup")
+    listed = json.loads(command(server, "cleanup", "list", "--json").stdout)["items"]
+    assert [(row["attempts"], row["backend"], row["reason"]) for row in listed] == [(0, "store", "delete")] * 2
+    assert ask(server, "GET", "/dlq") == (200, {"items": [], "next": None})
+    gate.refuses_deletes = False
+    gate.open()
+    started = time.monotonic()
+    eventually(lambda: server.metrics()["s3o_cleanup_queue_depth"] == 0, 10, 0.02, "it does not drain")
+    # The interval, and the time that a round of three calls to a store that is away may take.
+    assert time.monotonic() - started < INTERVAL_SECONDS + 1
+    assert stored(server) == set() and orphan(server) == 0
+
+
+def test_a_discard_looks_before_it_writes_off(server, gate):
+    first, second = bury_two(server, gate)
+    for path in (f"/dlq/{first['id']}/discard", f"/dlq/{second['id']}/discard?force=false"):
+        status, body = ask(server, "POST", path)
+        assert (status, body["error"]["code"]) == (409, "still_there")
+    gate.shut()
+    status, body = ask(server, "POST", f"/dlq/{first['id']}/discard")
+    assert (status, body["error"]["code"]) == (409, "not_proven")
+    gate.open()
+    refusal = command(server, "dlq", "discard", "--backend", "store")
+    assert refusal.returncode == 1 and "2 refused" in refusal.stderr and refusal.stdout == "0 discarded\n", refusal
+    assert (orphan(server), len(ask(server, "GET", "/dlq")[1]["items"])) == (2000, 2), "nothing changed"
+
+    gate.refuses_deletes = False
+    backend = server.config["backends"][0]
+    seaweed.connect(backend["endpoint"]).delete_object(Bucket=backend["bucket"], Key=first["physical_key"])
+    gate.refuses_deletes = True
+    assert command(server, "dlq", "discard", str(first["id"])).stdout == f"{first['id']}: discarded\n"
+    assert (orphan(server), written_off(server), bytes_on_the_store(server)) == (1000, 0, 1000)
+    forced = command(server, "dlq", "discard", str(second["id"]), "--force", "--json")
+    assert json.loads(forced.stdout) == {"id": second["id"], "discarded": True}, forced
+    assert (orphan(server), written_off(server), bytes_on_the_store(server)) == (0, 1000, 1000)
+    ((kind, key, detail),) = server.rows("SELECT kind, physical_key, detail FROM findings")
+    assert (kind, key) == ("written_off", second["physical_key"])
+    assert json.loads(detail)["found"] == "the bytes are there"
+    assert ask(server, "GET", "/status")[1]["backends"][1]["written_off"] == 1000
+    lines = ask(server, "GET", "/audit?event=dlq.discarded")[1]["items"]
+    assert [(line["physical_key"], line["written_off"]) for line in lines] == [
+        (first["physical_key"], False),
+        (second["physical_key"], True),
+    ]
+    events = [line["event"] for line in ask(server, "GET", "/audit?event=admin.dlq.*")[1]["items"]]
+    assert events == ["admin.dlq.discard"] * 6
+
+
+def test_dead_letters_are_listed_in_pages_and_bad_input_changes_nothing(server, gate):
+    letters = bury_two(server, gate)
+    page = ask(server, "GET", "/dlq?limit=1&backend=store&reason=delete")[1]
+    assert page == {"items": letters[:1], "next": str(letters[0]["id"])}
+    assert ask(server, "GET", f"/dlq?limit=1&after={page['next']}")[1] == {"items": letters[1:], "next": None}
+    assert ask(server, "GET", "/dlq?reason=overwrite")[1]["items"] == []
+    shown = command(server, "dlq", "list")
+    assert shown.returncode == 0 and all(letter["physical_key"] in shown.stdout for letter in letters), shown
+    assert json.loads(command(server, "dlq", "list", "--backend", "disk", "--json").stdout)["items"] == []
+    for path, status in (
+        ("/dlq/999999/retry", 404),
+        ("/dlq/999999/discard?force=true", 404),
+        ("/dlq/nothing/retry", 404),
+        ("/dlq/discard", 400),
+        ("/dlq/discard?force=true", 400),
+        ("/dlq/retry?bakend=disk", 400),
+        ("/dlq/retry?backend=No+Backend", 400),
+        (f"/dlq/{letters[0]['id']}/discard?force=maybe", 400),
+    ):
+        found, body = ask(server, "POST", path)
+        assert (found, bool(body["error"]["code"])) == (status, True), path
+    assert ask(server, "GET", "/dlq?limit=many")[0] == 400
+    for arguments in (("retry",), ("discard", "--force"), ("retry", "1", "--backend", "store")):
+        assert command(server, "dlq", *arguments).returncode == 2, arguments
+    missing = command(server, "dlq", "retry", "999999", str(letters[0]["id"]))
+    assert missing.returncode == 1 and "999999" in missing.stderr, missing
+    assert missing.stdout == f"{letters[0]['id']}: retried\n", "the other one is retried all the same"
+    gate.refuses_deletes = False
+    assert ask(server, "POST", "/dlq/retry?backend=store") == (200, {"retried": 1})
+    settle(server)
