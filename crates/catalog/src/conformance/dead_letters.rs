@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use s3o_model::cleanup::{Outcome, Selection};
+use s3o_model::clock::Timestamp;
 use s3o_model::dead_letter::DeadLetter;
 use s3o_model::ids::DeadLetterId;
 
@@ -56,7 +57,7 @@ pub async fn the_last_refusal_moves_the_row(scene: &Scene) {
     assert_eq!((letter.size_bytes, letter.attempts, letter.reason.as_str()), (1, 10, "put_orphan"));
     assert_eq!((letter.last_error.as_deref(), letter.backend_version.as_deref()), (Some("access denied"), Some("v")));
     assert_eq!((letter.created_at, letter.dead_since), (created_at, scene.now()));
-    assert_eq!(letter.absent_ok_after.map(|moment| moment.millis()), Some(5));
+    assert_eq!(letter.absent_ok_after, Some(Timestamp::from_millis(5)));
     assert_eq!(scene.catalog.dead_letter(letter.id).await.expect("a look").as_ref(), Some(letter));
     assert_eq!(scene.catalog.newest_dead_letter().await.expect("a look"), Some(letter.id));
     assert_eq!((scene.booked().await, scene.queued().await.len()), ((0, 3, 0), 1));
@@ -198,6 +199,28 @@ pub async fn a_requeued_write_finds_its_dead_letter(scene: &Scene) {
     scene.catalog.requeue(&intent, None).await.expect("queued");
     assert_eq!(scene.booked().await, (0, 5, 0));
     assert_eq!(scene.catalog.written_off().await.expect("sums"), [], "they are a cleanup again");
+}
+
+/// Whatever becomes of the cleanup at that very moment, a requeued write is named and booked once.
+pub async fn a_requeue_meets_whatever_becomes_of_its_cleanup(scene: &Scene) {
+    let bucket = scene.bucket("meeting").await;
+    for round in 0..20 {
+        let intent = scene.staged(bucket, &format!("k{round}"), 5).await;
+        scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
+        let (token, claimed) = scene.claim(1).await;
+        let requeue = async || scene.catalog.requeue(&intent, None).await.expect("queued");
+        let last = dead();
+        tokio::join!(requeue(), scene.settle(token, &claimed, &last));
+        // Whoever was first: the row was buried, or its claim had ended.
+        let (token, claimed) = scene.claim(1).await;
+        scene.settle(token, &claimed, &dead()).await;
+        let letters = all(scene).await;
+        assert_eq!((letters.len(), scene.booked().await), (1, (0, 5, 0)));
+        tokio::join!(requeue(), retry(scene, &letters));
+        assert_eq!((all(scene).await, scene.booked().await), (vec![], (0, 5, 0)));
+        let (token, claimed) = scene.claim(9).await;
+        assert_eq!(scene.settle(token, &claimed, &Outcome::Done).await, 1);
+    }
 }
 
 /// A thousand go at once; two who want the same rows share them, and the books stay in order.

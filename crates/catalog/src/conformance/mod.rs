@@ -70,7 +70,8 @@ macro_rules! conformance {
             dead_letters: the_last_refusal_moves_the_row, a_stale_token_buries_nothing, a_retry_starts_again,
                 dead_letters_come_in_pages, the_queue_comes_in_pages, what_is_gone_is_written_off_silently,
                 what_may_be_there_leaves_a_finding, a_discard_judges_each_row,
-                a_requeued_write_finds_its_dead_letter, everybody_gets_a_dead_letter_once;
+                a_requeued_write_finds_its_dead_letter,
+                a_requeue_meets_whatever_becomes_of_its_cleanup, everybody_gets_a_dead_letter_once;
             contents: readers_have_time_to_finish, joined_content_goes_in_bounded_steps,
                 pieces_that_others_use_stay, a_count_that_drifted_kills_no_bytes,
                 closed_uploads_let_go_in_bounded_steps, answers_are_kept_for_their_time,
