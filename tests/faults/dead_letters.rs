@@ -13,6 +13,7 @@ use s3o_model::dead_letter::DeadLetter;
 use s3o_workers::{Disposal, Disposed, Kept};
 
 use crate::house::{House, bucket, key};
+use crate::overtaken::Overtaken;
 
 const FOREVER: Duration = Duration::from_hours(1);
 const BYTES: [&[u8]; 2] = [b"12345", b"123"];
@@ -90,6 +91,21 @@ async fn the_tenth_refusal_makes_a_dead_letter_that_stays_in_the_books() {
 }
 
 #[tokio::test]
+async fn who_lost_the_claim_buries_nothing_and_tells_of_nothing() {
+    let mut house = refusing().await;
+    for _ in 0..9 {
+        house.clean_after(FOREVER).await;
+    }
+    house.cleanup.cleanups = Arc::new(Overtaken(house.catalog.clone()));
+    let report = house.clean_after(FOREVER).await;
+    assert_eq!(report.items.into_iter().collect::<Vec<_>>(), [("stale", 2)]);
+    assert!(report.events.is_empty() && report.by_backend.is_empty());
+    assert_eq!((letters(&house).await.len(), orphan_bytes(&house).await), (0, 8));
+    house.cleanup.cleanups = house.catalog.clone();
+    assert_eq!(house.clean_after(FOREVER).await.items["exhausted"], 2, "whoever has the claim does");
+}
+
+#[tokio::test]
 async fn rows_are_tried_again_when_they_are_due_and_not_before() {
     let house = refusing().await;
     assert_eq!(house.clean_after(FOREVER).await.items["retry"], 2);
@@ -125,6 +141,28 @@ async fn a_retry_after_the_store_was_mended_empties_everything() {
     house.flaky.clear();
     house.settle().await;
     assert_eq!((house.memory.total_bytes(), orphan_bytes(&house).await), (0, 0));
+}
+
+#[tokio::test]
+async fn many_are_disposed_of_in_bounded_steps() {
+    const FILL: &str = "INSERT INTO cleanup_dlq (original_id, backend_name, physical_key, size_bytes, stripe, reason, \
+         attempts, created_at, dead_since) \
+         WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 2500) \
+         SELECT n, 'memory', 'k' || n, 0, 0, 'delete', 10, 0, 0 FROM numbers";
+    let house = House::new(1 << 20, Mode::Inline).await;
+    house.change(FILL).await;
+    let mut bounds = house.office.bounds().await.expect("an answer");
+    // Who comes later is not meant.
+    house.change("UPDATE cleanup_dlq SET id = 9999 WHERE id = 2500").await;
+    let mut steps = Vec::new();
+    while let Some(here) = bounds {
+        let (disposed, rest) =
+            house.office.step(Disposal::Retry, &Selection::default(), here).await.expect("an answer");
+        steps.push(disposed.events.len());
+        bounds = rest;
+    }
+    assert_eq!(steps, [1000, 1000, 499]);
+    assert_eq!(house.clean_after(Duration::ZERO).await.items.values().sum::<u64>(), 1000, "a batch of those retried");
 }
 
 #[tokio::test]

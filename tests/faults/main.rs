@@ -7,5 +7,6 @@ mod dead_letters;
 mod dropped;
 mod each_call;
 mod house;
+mod overtaken;
 mod scenarios;
 mod yielding;
