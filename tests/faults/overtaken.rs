@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use s3o_catalog::{Catalog, Cleanups, Depths, Error, FreedClaim, QueuedCleanup, Settlement};
+use s3o_catalog::{Ages, Catalog, Cleanups, Depths, Error, FreedClaim, QueuedCleanup, Settlement, Waiting};
 use s3o_model::claim::Claimant;
 use s3o_model::cleanup::{Cleanup, Selection};
 use s3o_model::ids::{ClaimToken, CleanupId};
@@ -15,8 +15,8 @@ pub struct Overtaken(pub Arc<Catalog>);
 
 #[async_trait]
 impl Cleanups for Overtaken {
-    async fn has_due_cleanups(&self, backend: &BackendName) -> Result<bool, Error> {
-        self.0.has_due_cleanups(backend).await
+    async fn waiting(&self, lanes: &[BackendName], ages: &Ages) -> Result<Waiting, Error> {
+        self.0.waiting(lanes, ages).await
     }
 
     async fn claim_cleanups(

@@ -21,7 +21,7 @@ use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
 
 use crate::identity::Identity;
-use crate::{Error, Report, Worker, stale_claims};
+use crate::{Error, Event, Report, Worker, stale_claims};
 
 /// How long condemned content is remembered.
 const CONDEMNED_KEPT: Duration = Duration::from_hours(1);
