@@ -33,6 +33,9 @@ pub use fs::{Fs, FsOptions};
 pub use memory::Memory;
 pub use s3::{S3, S3Options};
 
+/// Where backends that need them keep the unfinished bytes of a key, under the key's identifier.
+pub const DRAFTS: &str = ".s3o/tmp/";
+
 /// Bytes on their way; a consumer that drops it stops the producer.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
 
@@ -132,6 +135,24 @@ pub struct UploadedPart {
     pub etag: String,
 }
 
+/// An upload that was neither finished nor aborted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnfinishedUpload {
+    /// The physical key.
+    pub key: String,
+    /// The store's upload id.
+    pub upload: String,
+}
+
+/// One page of unfinished uploads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UploadsPage {
+    /// The uploads found.
+    pub items: Vec<UnfinishedUpload>,
+    /// Where the next page begins, in the words of the store; only a page without it ends a listing.
+    pub next: Option<UnfinishedUpload>,
+}
+
 /// What a backend was found to do when it was attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traits {
@@ -195,6 +216,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// The unfinished uploads of exactly this key.
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error>;
+
+    /// Lists the unfinished uploads of all keys, from where the page before said.
+    async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error>;
 
     /// Reads a small object of s3o's own (`.s3o/...`); `None` when it is proven absent.
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error>;

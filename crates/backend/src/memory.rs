@@ -17,13 +17,16 @@ use s3o_model::physical_key::{NameStyle, RESERVED_PREFIX};
 
 use crate::hex::hex;
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Listed, Page, PartOf, Present, Probe, Span, Traits, UploadedPart,
-    Written, body,
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Listed, Page, PartOf, Present, Probe, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, Written, body,
 };
 
 mod inspect;
 #[cfg(test)]
 mod tests;
+
+/// How many unfinished uploads a page shows.
+const UPLOADS_PAGE_MAX: usize = 1000;
 
 /// A backend in memory.
 pub struct Memory {
@@ -261,6 +264,19 @@ impl Backend for Memory {
         let state = self.lock();
         let of_key = state.uploads.iter().filter(|(_, upload)| upload.key == key);
         Ok(of_key.map(|(id, _)| id.clone()).collect())
+    }
+
+    async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        self.count("list_uploads");
+        let state = self.lock();
+        let unfinished =
+            |(id, upload): (&String, &Upload)| UnfinishedUpload { key: upload.key.clone(), upload: id.clone() };
+        let mut items: Vec<_> = state.uploads.iter().map(unfinished).filter(|found| Some(found) > from).collect();
+        items.sort();
+        let more = items.len() > UPLOADS_PAGE_MAX;
+        items.truncate(UPLOADS_PAGE_MAX);
+        let next = if more { items.last().cloned() } else { None };
+        Ok(UploadsPage { items, next })
     }
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {

@@ -26,6 +26,7 @@ mod release;
 mod runs;
 pub mod unit;
 mod uploads;
+mod verification;
 
 use std::sync::Arc;
 
@@ -49,6 +50,7 @@ pub use overview::{BucketCount, OldestDue, Overview};
 pub use quotas::Quotas;
 pub use runs::{RunRow, Runs, WorkerState};
 pub use uploads::{CommitPart, CompleteRow, PartSource, StaleUpload, StaleUploads, Uploads};
+pub use verification::{Check, Cursor, Pulse, Verification, checks};
 
 /// The catalog: all roles over one driver.
 #[derive(Clone)]

@@ -25,3 +25,4 @@ pub mod placement;
 pub mod quota;
 pub mod range;
 pub mod recovery;
+pub mod verify;

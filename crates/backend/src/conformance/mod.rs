@@ -40,7 +40,7 @@ macro_rules! conformance {
                 a_start_need_not_exist, tangled_names_list_like_a_sorted_set, sizes_are_told,
                 nothing_found_is_a_whole_listing, own_objects_are_left_out;
             uploads: parts_join_in_order, an_aborted_upload_leaves_nothing, uploads_are_found_by_their_exact_key,
-                aborting_again_is_harmless, a_broken_part_is_no_part;
+                aborting_again_is_harmless, a_broken_part_is_no_part, every_unfinished_upload_is_listed;
             own_objects: own_objects_are_replaced, a_missing_own_object_is_none, traits_leave_nothing_behind;
             awkward_keys: every_physical_key_survives, keys_that_look_alike_stay_apart;
         }

@@ -1,7 +1,7 @@
 //! Facts about backend uploads. A backend without them says so, and has none to clean up.
 
 use super::{chunked, ending_in, fresh_folder, list_all, pattern, read};
-use crate::{Backend, BodyError, DeleteAnswer, Error, PartOf, Probe, UploadedPart};
+use crate::{Backend, BodyError, DeleteAnswer, Error, PartOf, Probe, UploadedPart, UploadsPage};
 use bytes::Bytes;
 
 /// The smallest part that every service takes, other than the last.
@@ -80,4 +80,34 @@ pub async fn a_broken_part_is_no_part(backend: &dyn Backend) {
     let answer = backend.put_part(PartOf { key: &key, upload: &upload, number: 1 }, 100, body).await;
     assert!(matches!(answer, Err(Error::Body(BodyError::Mismatch("MD5")))));
     assert_eq!(backend.abort_upload(&key, &upload).await, DeleteAnswer::Deleted);
+}
+
+/// The uploads of all keys are listed until they end, page by page.
+pub async fn every_unfinished_upload_is_listed(backend: &dyn Backend) {
+    let folder = fresh_folder();
+    let (key, other) = (format!("{folder}/a~k"), format!("{folder}/b~k"));
+    let Some(upload) = start(backend, &key).await else {
+        assert_eq!(backend.list_uploads(None).await.expect("listed"), UploadsPage::default());
+        return;
+    };
+    let second = start(backend, &other).await.expect("an upload");
+    assert_eq!(listed(backend, &folder).await, [(key.clone(), upload.clone()), (other.clone(), second.clone())]);
+    assert_eq!(backend.abort_upload(&key, &upload).await, DeleteAnswer::Deleted);
+    assert_eq!(listed(backend, &folder).await, [(other.clone(), second.clone())]);
+    assert_eq!(backend.abort_upload(&other, &second).await, DeleteAnswer::Deleted);
+}
+
+async fn listed(backend: &dyn Backend, folder: &str) -> Vec<(String, String)> {
+    let (mut found, mut from) = (Vec::new(), None);
+    for _ in 0..1000 {
+        let page = backend.list_uploads(from.as_ref()).await.expect("listed");
+        found.extend(page.items.into_iter().map(|item| (item.key, item.upload)));
+        from = page.next;
+        if from.is_none() {
+            found.retain(|(key, _)| key.starts_with(folder));
+            found.sort();
+            return found;
+        }
+    }
+    panic!("the listing does not end");
 }

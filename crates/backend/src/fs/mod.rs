@@ -15,7 +15,8 @@ use s3o_model::names::BackendName;
 
 use crate::identity::{IDENTITY_KEY, Identity};
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UploadedPart, Written,
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
+    UploadedPart, UploadsPage, Written,
 };
 
 mod attributes;
@@ -176,6 +177,10 @@ impl Backend for Fs {
 
     async fn uploads_of(&self, _key: &str) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
+    }
+
+    async fn list_uploads(&self, _from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        Ok(UploadsPage::default())
     }
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {

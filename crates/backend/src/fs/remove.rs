@@ -10,8 +10,8 @@ use s3o_model::physical_key::RESERVED_PREFIX;
 use super::Shared;
 use super::failure::{failure, leads_nowhere};
 use super::folders::{Location, open_folder, open_parent};
-use super::write::{DRAFTS, draft_name};
-use crate::{DeleteAnswer, Error};
+use super::write::draft_name;
+use crate::{DRAFTS, DeleteAnswer, Error};
 
 pub(super) fn delete_batch(shared: &Shared, keys: &[String]) -> Vec<DeleteAnswer> {
     let mut answers = vec![DeleteAnswer::Unknown("not reached".to_owned()); keys.len()];

@@ -19,16 +19,13 @@ use super::failure::{failure, io_failure};
 use super::folders::{Location, Parent, VANISHED_MAX};
 use super::{Shared, blocking};
 use crate::hex::hex;
-use crate::{ByteStream, Error, Written, body};
+use crate::{ByteStream, DRAFTS, Error, Written, body};
 
 /// Bodies up to this size are collected and written by one blocking call.
 const COLLECTED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// How much of a larger body is gathered before the disk is visited.
 const BATCH_BYTES: usize = 256 * 1024;
-
-/// The folder of drafts.
-pub(super) const DRAFTS: &str = ".s3o/tmp/";
 
 /// The name of a key's draft, the same for whoever looks for it later.
 pub(super) fn draft_name(key: &str) -> String {

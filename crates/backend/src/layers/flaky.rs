@@ -14,8 +14,8 @@ use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits, UploadedPart,
-    Written,
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 
 mod injury;
@@ -288,6 +288,10 @@ impl Backend for Flaky {
 
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
         self.plain("uploads_of", key, self.inner.uploads_of(key)).await
+    }
+
+    async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        self.plain("list_uploads", "", self.inner.list_uploads(from)).await
     }
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::{
     Backend, BodyError, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UploadedPart, Written,
+    UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 
 /// A backend that is given up on when it stands still.
@@ -187,6 +187,10 @@ impl Backend for IdleTimeout {
 
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
         self.answer(self.inner.uploads_of(key)).await
+    }
+
+    async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        self.answer(self.inner.list_uploads(from)).await
     }
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {

@@ -12,8 +12,8 @@ use s3o_model::names::BackendName;
 use tokio::time::Instant;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits, UploadedPart,
-    Written,
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 
 /// Where the numbers go.
@@ -171,6 +171,10 @@ impl Backend for Metered {
 
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
         self.timed("uploads_of", outcome_of, self.inner.uploads_of(key)).await
+    }
+
+    async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        self.timed("list_uploads", outcome_of, self.inner.list_uploads(from)).await
     }
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {

@@ -14,8 +14,8 @@ use s3o_model::names::BackendName;
 use tokio::time::Instant;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits, UploadedPart,
-    Written,
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 
 /// How often and how patiently to try again.
@@ -161,6 +161,10 @@ impl Backend for Retry {
 
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
         self.until(|| self.inner.uploads_of(key), was_away).await
+    }
+
+    async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        self.until(|| self.inner.list_uploads(from), was_away).await
     }
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {

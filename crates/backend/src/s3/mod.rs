@@ -14,7 +14,8 @@ use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UploadedPart, Written,
+    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
+    UploadedPart, UploadsPage, Written,
 };
 
 mod answer;
@@ -141,6 +142,10 @@ impl Backend for S3 {
 
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
         self.unfinished_uploads(key).await
+    }
+
+    async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        self.all_uploads(from).await
     }
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {

@@ -10,7 +10,7 @@ use super::list::Decoder;
 use super::objects::{streamed, version_id};
 use super::transport::{Answer, NoAnswer, Payload, Request, etag, unquote};
 use super::xml::{Element, element};
-use crate::{ByteStream, DeleteAnswer, Error, PartOf, Probe, UploadedPart, Written};
+use crate::{ByteStream, DeleteAnswer, Error, PartOf, Probe, UnfinishedUpload, UploadedPart, UploadsPage, Written};
 
 /// Pages of unfinished uploads that share one key as a prefix.
 const PAGES_MAX: usize = 1000;
@@ -76,63 +76,58 @@ impl S3 {
 
     pub(super) async fn unfinished_uploads(&self, key: &str) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
-        let mut from = Marker::default();
+        let mut from = None;
         for _ in 0..PAGES_MAX {
-            let (mut uploads, next) = self.uploads_page(key, &from).await?;
-            found.append(&mut uploads);
-            match next {
+            let page = self.uploads_page(key, from.as_ref()).await?;
+            found.extend(page.items.into_iter().filter(|item| item.key == key).map(|item| item.upload));
+            match page.next {
                 None => return Ok(found),
-                Some(next) if next == from => {
-                    return Err(Error::Unknown("the listing of uploads stands still".to_owned()));
-                }
-                Some(next) => from = next,
+                next => from = next,
             }
         }
         Err(Error::Unknown("the listing of uploads does not end".to_owned()))
     }
 
-    async fn uploads_page(&self, key: &str, from: &Marker) -> Result<(Vec<String>, Option<Marker>), Error> {
-        let mut query = vec![("uploads", ""), ("prefix", key), ("encoding-type", "url")];
-        if !from.key.is_empty() {
+    pub(super) async fn all_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        self.uploads_page("", from).await
+    }
+
+    async fn uploads_page(&self, prefix: &str, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        let mut query = vec![("uploads", ""), ("encoding-type", "url")];
+        if !prefix.is_empty() {
+            query.push(("prefix", prefix));
+        }
+        if let Some(from) = from {
             query.push(("key-marker", &from.key));
             query.push(("upload-id-marker", &from.upload));
         }
         let answer = self.transport.answer(Request::new(Method::GET, None, &query)).await;
         match answer.map_err(Error::from) {
-            Ok(answer) => read_uploads(&Element::parse(&answer.body)?, key),
+            Ok(answer) => match read_uploads(&Element::parse(&answer.body)?)? {
+                page if page.next.is_some() && page.next.as_ref() == from => {
+                    Err(Error::Unknown("the listing of uploads stands still".to_owned()))
+                }
+                page => Ok(page),
+            },
             Err(Error::NotFound) => Err(Error::Unknown("the listing of uploads was a 404".to_owned())),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Where a listing of uploads goes on.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Marker {
-    key: String,
-    upload: String,
-}
-
-fn read_uploads(root: &Element, key: &str) -> Result<(Vec<String>, Option<Marker>), Error> {
+fn read_uploads(root: &Element) -> Result<UploadsPage, Error> {
     if root.name != "ListMultipartUploadsResult" {
         return Err(Error::Unknown(format!("a listing of uploads was answered with {}", root.name)));
     }
     let decoder = Decoder::of(root);
-    let mut uploads = Vec::new();
-    for entry in root.all("Upload") {
-        if decoder.decode(entry.child_text("Key").unwrap_or_default())? == key {
-            let upload = entry.child_text("UploadId").unwrap_or_default();
-            uploads.push(upload.to_owned());
-        }
-    }
-    if root.child_text("IsTruncated") != Some("true") {
-        return Ok((uploads, None));
-    }
-    let next = Marker {
-        key: decoder.decode(root.child_text("NextKeyMarker").unwrap_or_default())?,
-        upload: root.child_text("NextUploadIdMarker").unwrap_or_default().to_owned(),
+    let read = |element: &Element, key: &str, upload: &str| {
+        let key = decoder.decode(element.child_text(key).unwrap_or_default())?;
+        Ok::<_, Error>(UnfinishedUpload { key, upload: element.child_text(upload).unwrap_or_default().to_owned() })
     };
-    Ok((uploads, Some(next)))
+    let items = root.all("Upload").map(|entry| read(entry, "Key", "UploadId")).collect::<Result<_, _>>()?;
+    let truncated = root.child_text("IsTruncated") == Some("true");
+    let next = if truncated { Some(read(root, "NextKeyMarker", "NextUploadIdMarker")?) } else { None };
+    Ok(UploadsPage { items, next })
 }
 
 /// Finishing may take so long that the service answers 200 first and fails later, in the body.
@@ -158,9 +153,9 @@ fn parts_document(parts: &[UploadedPart]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Marker, completed, read_uploads};
-    use crate::Error;
+    use super::{Answer, completed, read_uploads};
     use crate::s3::xml::Element;
+    use crate::{Error, UnfinishedUpload};
     use bytes::Bytes;
     use http::HeaderMap;
 
@@ -177,13 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn only_uploads_of_exactly_the_key_count() {
+    fn uploads_are_read_with_where_they_go_on() {
         let document = b"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated><NextKeyMarker>ab</NextKeyMarker>\
             <NextUploadIdMarker>2</NextUploadIdMarker><Upload><Key>a</Key><UploadId>1</UploadId></Upload>\
             <Upload><Key>ab</Key><UploadId>2</UploadId></Upload></ListMultipartUploadsResult>";
         let root = Element::parse(document).expect("valid");
-        let (uploads, next) = read_uploads(&root, "a").expect("read");
-        assert_eq!(uploads, ["1"]);
-        assert_eq!(next, Some(Marker { key: "ab".to_owned(), upload: "2".to_owned() }));
+        let page = read_uploads(&root).expect("read");
+        let unfinished = |key: &str, upload: &str| UnfinishedUpload { key: key.to_owned(), upload: upload.to_owned() };
+        assert_eq!(page.items, [unfinished("a", "1"), unfinished("ab", "2")]);
+        assert_eq!(page.next, Some(unfinished("ab", "2")));
     }
 }

@@ -25,6 +25,7 @@ pub mod stale_uploads;
 pub mod stuck;
 pub mod upload_races;
 pub mod uploads;
+pub mod verification;
 
 use std::fmt::Debug;
 
@@ -102,6 +103,8 @@ macro_rules! conformance {
                 reap_meets_commit, a_failing_unit_fails_alone, a_storm_leaves_the_books_in_order;
             upload_races: complete_meets_a_part_sent_again, complete_meets_abort, complete_meets_complete,
                 expanding_twice_counts_once;
+            verification: damage_is_found_by_its_number, a_storm_raises_no_alarm,
+                rows_are_found_by_what_they_name, locations_come_by_key, the_pulse_tells_of_every_change;
         }
     };
     ($scene:path; $($topic:ident: $($fact:ident),+;)+) => {
@@ -127,7 +130,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [&str; 20] = [
+    const TOPICS: [&str; 21] = [
         include_str!("books.rs"),
         include_str!("buckets.rs"),
         include_str!("objects.rs"),
@@ -148,6 +151,7 @@ mod tests {
         include_str!("races.rs"),
         include_str!("recovery.rs"),
         include_str!("upload_races.rs"),
+        include_str!("verification.rs"),
     ];
 
     #[test]
@@ -155,7 +159,7 @@ mod tests {
         let stamps = include_str!("mod.rs");
         let facts = TOPICS.iter().flat_map(|text| text.lines()).filter_map(|line| {
             let name = line.strip_prefix("pub async fn ")?.strip_suffix("(scene: &Scene) {")?;
-            (name != "check").then_some(name)
+            (!["check", "nothing_is_broken"].contains(&name)).then_some(name)
         });
         for fact in facts {
             assert!(stamps.contains(&format!(" {fact},")) || stamps.contains(&format!(" {fact};")), "{fact}");

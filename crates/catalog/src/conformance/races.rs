@@ -220,7 +220,7 @@ pub async fn a_storm_leaves_the_books_in_order(scene: &Scene) {
     nothing_leaks(scene, bucket).await;
 }
 
-async fn stir(scene: &Scene, bucket: BucketId, choice: usize) {
+pub(super) async fn stir(scene: &Scene, bucket: BucketId, choice: usize) {
     let (name, other) = (["a", "b", "c", "d"][choice % 4], ["b", "c", "d", "a"][choice % 4]);
     match choice % 6 {
         0 | 1 => drop(scene.put(bucket, name, 3).await),

@@ -181,7 +181,7 @@ impl Scene {
             bucket,
             key: key.parse().expect("a valid key"),
             backend: backend("disk"),
-            physical_key: format!("{key}~{id}"),
+            physical_key: format!("{key}~{}", id.as_simple()),
             size_bytes,
             draft: None,
         }
