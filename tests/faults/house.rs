@@ -27,7 +27,8 @@ use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::object::Attributes;
 use s3o_model::recovery::Recovery;
 use s3o_workers::{
-    Cleanup, CleanupSettings, DeadLetterOffice, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker,
+    Cleanup, CleanupSettings, DeadLetterOffice, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Verifier,
+    VerifierParts, Worker,
 };
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -45,6 +46,7 @@ pub struct House {
     pub memory: Arc<Memory>,
     pub flaky: Arc<Flaky>,
     pub catalog: Arc<Catalog>,
+    pub verifier: Verifier,
     clock: Arc<ManualClock>,
     pub cleanup: Cleanup,
     reaper: PendingReaper,
@@ -109,6 +111,12 @@ impl House {
             clock: clock.clone(),
             cleanup_bell: bell.clone(),
         };
+        let verifier = Verifier::new(VerifierParts {
+            verification: catalog.clone(),
+            quotas: catalog.clone(),
+            fleet: fleet.clone(),
+            identity: identity.clone(),
+        });
         let cleanup = Cleanup {
             cleanups: catalog.clone(),
             contents: catalog.clone(),
@@ -147,7 +155,7 @@ impl House {
             cleanup_bell: bell,
         };
         engine.create_bucket(&bucket()).await.expect("a bucket");
-        Self { engine, memory, flaky, catalog, clock, cleanup, reaper, office, driver, steps, _folder: folder }
+        Self { engine, memory, flaky, catalog, verifier, clock, cleanup, reaper, office, driver, steps, _folder: folder }
     }
 
     /// Lets time pass, and cleanup do one tick.
@@ -185,7 +193,7 @@ impl House {
         self.numbers(owed).await == [0]
     }
 
-    /// Changes rows behind the roles' back.
+    /// Changes rows behind everybody's back.
     pub async fn change(&self, sql: &'static str) {
         let mut unit = Unit::new("change");
         unit.run(sql, vec![]);
@@ -215,6 +223,8 @@ impl House {
         assert!(self.memory.violations().is_empty(), "{:?}", self.memory.violations());
         assert_eq!(self.memory.uploads(), 0, "unfinished backend uploads");
         assert_eq!(self.numbers(DRIFT).await, [0, 0, 0, 0], "the books drifted");
+        let verified = self.verifier.verify(true).await;
+        assert!(verified.holds, "{verified:#?}");
         for (key, bodies) in expected {
             let found = self.read(key).await;
             assert!(bodies.contains(&found), "{key} holds {found:?}, may hold {bodies:?}");

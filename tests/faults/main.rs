@@ -9,4 +9,5 @@ mod each_call;
 mod house;
 mod overtaken;
 mod scenarios;
+mod verify;
 mod yielding;

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
-use crate::client::{BackendCommand, CleanupCommand, DlqCommand, StatusCommand, WorkersCommand};
+use crate::client::{BackendCommand, CleanupCommand, DlqCommand, StatusCommand, VerifyCommand, WorkersCommand};
 use crate::config::Faults;
 use crate::config::units;
 use crate::logging::Format;
@@ -43,6 +43,8 @@ pub enum Command {
     Dlq(DlqCommand),
     /// Change a backend of a running server
     Backend(BackendCommand),
+    /// Check the invariants of a running server; ends with 0 only when all of them hold
+    Verify(VerifyCommand),
     /// Load an S3 endpoint and print a table
     Bench(Box<Bench>),
 }

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Cleanup(command) => client::cleanup(&command),
         Command::Dlq(command) => client::dlq(&command),
         Command::Backend(command) => client::backend(&command),
+        Command::Verify(command) => client::verify(&command),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

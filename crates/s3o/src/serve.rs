@@ -152,6 +152,7 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
         tally,
         fleet: Arc::clone(&fleet),
         office: queues::open_office(&catalog, &fleet, &identity, &ground),
+        verifier: control::verifier(&catalog, &fleet, &identity),
         instance: ground.instance,
     });
     let router = admin::router(AdminParts {
@@ -161,7 +162,8 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
         workers: controls.clone(),
         backends: controls.clone(),
         queues: controls.clone(),
-        status: controls,
+        status: controls.clone(),
+        verify: controls,
         log_level: Arc::new(levels),
         audit: Arc::clone(&ground.audit),
         entropy: Arc::clone(&ground.entropy),

@@ -20,6 +20,7 @@ mod stale_multipart;
 #[cfg(test)]
 mod testing;
 mod watchdog;
+mod verify;
 
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{Cleanup, CleanupSettings};
@@ -34,3 +35,4 @@ pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use schedule::{Kind, Schedule, Scheduled};
 pub use stale_multipart::StaleMultipart;
 pub use watchdog::{Watchdog, WatchdogSettings};
+pub use verify::{BackendHeld, Checked, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport};

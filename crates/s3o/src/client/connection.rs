@@ -16,6 +16,8 @@ use crate::cli::Failure;
 
 /// A run of a worker spends its budget before it answers.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(10);
+/// How often long work is asked how far it has come.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Names of workers and backends pass as they are; anything else is escaped.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
@@ -58,7 +60,33 @@ impl Connection {
         self.runtime.block_on(self.ask(Method::POST, self.uri(path, query)))
     }
 
+    /// Has something done that may take long, and asks every now and then how far it has come. It may
+    /// take as long as it likes while that is answered.
+    pub fn post_watched(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        tell: impl Fn(&Value),
+    ) -> Result<Value, Failure> {
+        self.runtime.block_on(async {
+            let mut work = std::pin::pin!(self.send(Method::POST, self.uri(path, query)));
+            loop {
+                tokio::select! {
+                    answer = &mut work => return answer,
+                    () = tokio::time::sleep(WATCH_INTERVAL) => {
+                        tell(&self.ask(Method::GET, self.uri(path, &[])).await?);
+                    }
+                }
+            }
+        })
+    }
+
     async fn ask(&self, method: Method, uri: String) -> Result<Value, Failure> {
+        let late = |_| Failure::of(&format!("http://{}", self.authority), "no answer in time");
+        tokio::time::timeout(ANSWER_TIME_MAX, self.send(method, uri)).await.map_err(late)?
+    }
+
+    async fn send(&self, method: Method, uri: String) -> Result<Value, Failure> {
         let lost = |why: &dyn std::fmt::Display| Failure::of(&format!("http://{}", self.authority), why);
         let request = Request::builder()
             .method(method)
@@ -66,16 +94,12 @@ impl Connection {
             .header("authorization", format!("Bearer {}", self.token.0))
             .body(Full::<Bytes>::default())
             .map_err(|error| Failure::Usage(error.to_string()))?;
-        let asking = async {
-            let pool: Pool<_, Full<Bytes>> = Pool::builder(TokioExecutor::new()).build_http();
-            let answer = pool.request(request).await.map_err(|error| lost(&with_causes(&error)))?;
-            let (parts, body) = answer.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| lost(&error))?;
-            Ok::<_, Failure>((parts.status, body.to_bytes()))
-        };
-        let late = |_| lost(&"no answer in time");
-        let (status, body) = tokio::time::timeout(ANSWER_TIME_MAX, asking).await.map_err(late)??;
-        let value: Option<Value> = serde_json::from_slice(&body).ok();
+        let pool: Pool<_, Full<Bytes>> = Pool::builder(TokioExecutor::new()).build_http();
+        let answer = pool.request(request).await.map_err(|error| lost(&with_causes(&error)))?;
+        let (parts, body) = answer.into_parts();
+        let status = parts.status;
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| lost(&error))?;
+        let value: Option<Value> = serde_json::from_slice(&body.to_bytes()).ok();
         match value {
             Some(value) if status.is_success() => Ok(value),
             Some(value) if value["error"]["message"].is_string() => {

@@ -5,6 +5,7 @@ mod connection;
 mod queues;
 mod status;
 mod table;
+mod verify;
 mod workers;
 
 use std::fmt;
@@ -191,6 +192,22 @@ pub enum BackendAction {
         /// The backend
         name: String,
     },
+}
+
+/// Whether the invariants hold.
+#[derive(Debug, Args)]
+pub struct VerifyCommand {
+    #[command(flatten)]
+    client: Client,
+    /// List every backend against the catalog, too
+    #[arg(long)]
+    deep: bool,
+}
+
+/// Checks the invariants.
+pub fn verify(command: &VerifyCommand) -> Result<(), Failure> {
+    let connection = Connection::open(&command.client)?;
+    verify::run(&connection, command.deep, command.client.json)
 }
 
 /// Shows how the whole is.

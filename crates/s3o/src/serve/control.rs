@@ -10,9 +10,9 @@ use s3o_model::names::BackendName;
 use s3o_model::quota::Books;
 use s3o_server::admin::{
     AcceptError, BackendControl, BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Readiness, Status,
-    StatusSource, WorkerControl, WorkerError,
+    StatusSource, VerifyControl, WorkerControl, WorkerError,
 };
-use s3o_workers::{DeadLetterOffice, Error, Identity, Runner};
+use s3o_workers::{DeadLetterOffice, Error, Identity, Runner, Verifier, VerifierParts};
 use serde_json::Value;
 
 use crate::tally::{Counts, Tally};
@@ -31,8 +31,20 @@ pub struct Controls {
     pub fleet: Arc<Fleet>,
     /// Where dead letters are disposed of.
     pub office: DeadLetterOffice,
+    /// What checks the invariants.
+    pub verifier: Verifier,
     /// This process.
     pub instance: InstanceId,
+}
+
+/// What checks the invariants of this catalog and these backends.
+pub fn verifier(catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, identity: &Arc<Identity>) -> Verifier {
+    Verifier::new(VerifierParts {
+        verification: catalog.clone(),
+        quotas: catalog.clone(),
+        fleet: Arc::clone(fleet),
+        identity: Arc::clone(identity),
+    })
 }
 
 impl Controls {
@@ -139,6 +151,17 @@ impl WorkerControl for Controls {
             Ok(false) => Err(WorkerError::NotFound),
             Err(error) => Err(WorkerError::Away(error.to_string())),
         }
+    }
+}
+
+#[async_trait]
+impl VerifyControl for Controls {
+    async fn verify(&self, deep: bool) -> Value {
+        serde_json::to_value(self.verifier.verify(deep).await).expect("a report always serialises")
+    }
+
+    fn progress(&self) -> Value {
+        serde_json::to_value(self.verifier.progress()).expect("progress always serialises")
     }
 }
 

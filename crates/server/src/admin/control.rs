@@ -92,6 +92,16 @@ pub trait QueueControl: Send + Sync {
     ) -> Result<(Disposed, Option<Bounds>), String>;
 }
 
+/// Verifies the invariants on request.
+#[async_trait]
+pub trait VerifyControl: Send + Sync {
+    /// Checks everything that can be checked now; `deep` lists the backends too.
+    async fn verify(&self, deep: bool) -> Value;
+
+    /// How far a verification has come.
+    fn progress(&self) -> Value;
+}
+
 /// A log level that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a log level such as info, or a list such as info,s3o_workers=debug")]

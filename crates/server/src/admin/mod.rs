@@ -14,6 +14,7 @@ mod metrics;
 mod queues;
 mod status;
 mod trail;
+mod verify;
 mod workers;
 
 use std::sync::Arc;
@@ -27,7 +28,8 @@ use crate::audit::Audit;
 
 pub use auth::AdminToken;
 pub use control::{
-    AcceptError, BackendControl, InvalidLevel, LogLevel, QueueControl, Readiness, StatusSource, WorkerControl,
+    AcceptError, BackendControl, InvalidLevel, LogLevel, QueueControl, Readiness, StatusSource, VerifyControl,
+    WorkerControl,
     WorkerError,
 };
 pub use metrics::{MetricsPage, Refresh};
@@ -50,6 +52,8 @@ pub struct AdminParts {
     pub queues: Arc<dyn QueueControl>,
     /// How the whole is.
     pub status: Arc<dyn StatusSource>,
+    /// Whether the invariants hold.
+    pub verify: Arc<dyn VerifyControl>,
     /// What is logged.
     pub log_level: Arc<dyn LogLevel>,
     /// What is kept of changes.
@@ -72,6 +76,7 @@ pub fn router(parts: AdminParts) -> Router {
         .route("/dlq/discard", post(queues::discard_all))
         .route("/dlq/{id}/retry", post(queues::retry))
         .route("/dlq/{id}/discard", post(queues::discard))
+        .route("/verify", get(verify::progress).post(verify::run))
         .route("/audit", get(trail::show))
         .route("/log-level", get(log_level::show).put(log_level::change))
         .route("/backends/{name}/accept", post(backends::accept))

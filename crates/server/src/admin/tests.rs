@@ -16,7 +16,7 @@ use tower::ServiceExt as _;
 
 use super::{
     AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, InvalidLevel, LogLevel, MetricsPage,
-    QueueControl, Readiness, Refresh, Status, StatusSource, WorkerControl, WorkerError, router,
+    QueueControl, Readiness, Refresh, Status, StatusSource, VerifyControl, WorkerControl, WorkerError, router,
 };
 use crate::audit::{Audit, Filter};
 
@@ -115,6 +115,17 @@ impl BackendControl for House {
     }
 }
 
+#[async_trait]
+impl VerifyControl for House {
+    async fn verify(&self, deep: bool) -> Value {
+        json!({"holds": true, "deep": deep})
+    }
+
+    fn progress(&self) -> Value {
+        json!({"running": false})
+    }
+}
+
 fn parts(house: &Arc<House>) -> AdminParts {
     let mut registry = Registry::default();
     registry.register("s3o_test", "a gauge", house.gauge.clone());
@@ -126,6 +137,7 @@ fn parts(house: &Arc<House>) -> AdminParts {
         backends: house.clone(),
         queues: house.clone(),
         status: house.clone(),
+        verify: house.clone(),
         log_level: house.clone(),
         audit: Arc::clone(&house.audit),
         entropy: Arc::new(SystemEntropy),
@@ -236,6 +248,17 @@ async fn workers_are_paused_and_resumed() {
         let list = parsed(ask(&house, "GET", "/admin/api/workers?limit=1", BEARER).await);
         assert_eq!(list, json!({"items": [{"name": "cleanup", "paused": paused}], "next": "cleanup"}));
     }
+}
+
+#[tokio::test]
+async fn verification_is_as_deep_as_it_is_asked_to_be() {
+    let house = Arc::new(House::default());
+    for (query, deep) in [("", false), ("?deep=true", true), ("?deep=false", false)] {
+        let answer = parsed(ask(&house, "POST", &format!("/admin/api/verify{query}"), BEARER).await);
+        assert_eq!(answer, json!({"holds": true, "deep": deep}));
+    }
+    assert_eq!(ask(&house, "POST", "/admin/api/verify?deep=very", BEARER).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(parsed(ask(&house, "GET", "/admin/api/verify", BEARER).await), json!({"running": false}));
 }
 
 #[tokio::test]

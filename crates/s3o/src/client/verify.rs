@@ -1,0 +1,80 @@
+//! `s3o verify`.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::connection::Connection;
+use super::table::{Table, bytes, cell};
+use crate::cli::Failure;
+
+/// Checks the invariants; anything but "all checked, all hold" is a failure of the command.
+pub fn run(connection: &Connection, deep: bool, json: bool) -> Result<(), Failure> {
+    let query: &[(&str, &str)] = if deep { &[("deep", "true")] } else { &[] };
+    let report = connection.post_watched(&["verify"], query, tell)?;
+    if json {
+        println!("{report}");
+    } else {
+        print!("{}", render(&report));
+    }
+    if report["holds"] == true {
+        return Ok(());
+    }
+    let broken = rows(&report["checks"]).filter(|check| check["violations"] != 0).count();
+    let unchecked = rows(&report["unchecked"]).count();
+    Err(Failure::Failed(format!("{broken} checks found violations, {unchecked} things could not be checked")))
+}
+
+fn tell(progress: &Value) {
+    if progress["running"] == true {
+        eprintln!("{}: {} seen", cell(&progress["step"]), cell(&progress["seen"]));
+    }
+}
+
+fn rows(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn render(report: &Value) -> String {
+    let mut checks = Table::new(&["INVARIANT", "CHECK", "VIOLATIONS"]);
+    let mut text = String::new();
+    for check in rows(&report["checks"]) {
+        checks.row(vec![cell(&check["invariant"]), cell(&check["what"]), cell(&check["violations"])]);
+        for sample in rows(&check["samples"]) {
+            writeln!(text, "{}: {}", cell(&check["invariant"]), cell(sample)).expect("text takes all");
+        }
+    }
+    for left in rows(&report["unchecked"]) {
+        writeln!(text, "could not check {}: {}", cell(&left["what"]), cell(&left["reason"])).expect("text takes all");
+    }
+    format!("{}{}{text}", checks.render(), backends(report))
+}
+
+fn backends(report: &Value) -> String {
+    let mut table = Table::new(&["BACKEND", "OBJECTS", "BYTES", "FOREIGN", "AT REST"]);
+    for held in rows(&report["backends"]) {
+        let at_rest = if held["books_bytes"].is_null() { "no" } else { "yes" };
+        let numbers = [cell(&held["objects"]), bytes(&held["bytes"]), cell(&held["foreign"])];
+        table.row([vec![cell(&held["backend"])], numbers.to_vec(), vec![at_rest.to_owned()]].concat());
+    }
+    if rows(&report["backends"]).count() == 0 { String::new() } else { format!("\n{}", table.render()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+    use serde_json::json;
+
+    #[test]
+    fn a_report_is_shown_for_people() {
+        let text = render(&json!({
+            "holds": false,
+            "checks": [{"invariant": "I3", "what": "named", "violations": 12, "samples": ["backend disk: b/k~1"]}],
+            "unchecked": [{"what": "backend cloud", "reason": "away"}],
+            "backends": [{"backend": "disk", "objects": 3, "bytes": 2048, "foreign": 1, "books_bytes": null}],
+        }));
+        for part in ["I3", "12", "I3: backend disk: b/k~1", "could not check backend cloud: away", "2.0 KiB"] {
+            assert!(text.contains(part), "{part} not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The second look at keys that the first one left in doubt.
+
+use std::collections::HashMap;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use s3o_backend::{Backend, Probe, SharedBackend};
+use s3o_model::verify::{Doubt, Invariant, NamingRow, Ruling, Seen, rule};
+
+use super::Verifier;
+use super::report::{BackendHeld, VerifyReport};
+use crate::Error;
+
+/// How many keys are probed side by side.
+const PROBES: usize = 8;
+
+const NAMED: &str = "bytes of ours are named by a row";
+const THERE: &str = "the bytes of a location are there";
+const WHOLE: &str = "the bytes of a location are as many as it says";
+
+/// Rows by the key that they name.
+pub(super) fn by_key(rows: Vec<NamingRow>) -> HashMap<String, Vec<NamingRow>> {
+    let mut found: HashMap<String, Vec<NamingRow>> = HashMap::new();
+    for row in rows {
+        found.entry(row.physical_key.clone()).or_default().push(row);
+    }
+    found
+}
+
+/// Keys in doubt, once they were probed.
+pub(super) struct Doubted;
+
+impl Doubted {
+    /// Enters what is checked, so that it shows where nothing is broken.
+    pub(super) fn register(report: &mut VerifyReport) {
+        for (invariant, what) in [(Invariant::I3, NAMED), (Invariant::I2, THERE), (Invariant::I1, WHOLE)] {
+            report.note(invariant, what, []);
+        }
+    }
+}
+
+impl Verifier {
+    /// Probes keys in doubt, then looks at their rows again: what is still wrong is wrong.
+    pub(super) async fn settle(
+        &self,
+        backend: &SharedBackend,
+        doubted: Vec<(String, Doubt)>,
+        held: &mut BackendHeld,
+        report: &mut VerifyReport,
+    ) -> Result<(), Error> {
+        if doubted.is_empty() {
+            return Ok(());
+        }
+        let seen = probe_all(backend.as_ref(), &doubted).await;
+        let keys: Vec<&str> = doubted.iter().map(|(key, _)| key.as_str()).collect();
+        let rows = by_key(self.parts.verification.naming_rows(backend.name(), &keys).await?);
+        for ((key, doubt), seen) in doubted.iter().zip(seen) {
+            if let Seen::Present(size_bytes) = seen {
+                held.objects += 1;
+                held.bytes += size_bytes;
+            }
+            let naming = rows.get(key).map(Vec::as_slice).unwrap_or_default();
+            enter(backend, key, rule(*doubt, seen, naming.iter()), report);
+        }
+        Ok(())
+    }
+}
+
+fn enter(backend: &SharedBackend, key: &str, ruling: Ruling, report: &mut VerifyReport) {
+    let place = format!("backend {}: {key}", backend.name());
+    match ruling {
+        Ruling::Agrees => {}
+        Ruling::Stray(size) => report.note(Invariant::I3, NAMED, [format!("{place}, {size} bytes")]),
+        Ruling::Gone => report.note(Invariant::I2, THERE, [place]),
+        Ruling::WrongSize { expected, found } => {
+            report.note(Invariant::I1, WHOLE, [format!("{place}, {found} of {expected} bytes")]);
+        }
+        Ruling::Unknown(why) => report.leave_out(place, why),
+    }
+}
+
+async fn probe_all(backend: &dyn Backend, doubted: &[(String, Doubt)]) -> Vec<Seen> {
+    let probes: Vec<_> = doubted.iter().map(|(key, _)| boxed_probe(backend, key)).collect();
+    futures_util::stream::iter(probes).buffered(PROBES).collect().await
+}
+
+/// What is under a key now.
+pub(super) fn boxed_probe<'a>(backend: &'a dyn Backend, key: &'a str) -> BoxFuture<'a, Seen> {
+    Box::pin(async move {
+        match backend.probe(key).await {
+            Probe::Present(present) => Seen::Present(present.size_bytes),
+            Probe::Absent => Seen::Absent,
+            Probe::Unknown(why) => Seen::Unknown(why),
+        }
+    })
+}

@@ -1,0 +1,104 @@
+//! What unfinished writes leave on a backend: drafts, and uploads that were neither finished nor
+//! aborted. Each must be named by the intent or the cleanup of its key.
+
+use s3o_backend::{DRAFTS, SharedBackend, UnfinishedUpload};
+use s3o_model::verify::{Invariant, Seen, is_ours, names_upload};
+
+use super::keys::{boxed_probe, by_key};
+use super::report::VerifyReport;
+use super::{Verifier, failed};
+use crate::Error;
+
+const PAGE_KEYS: usize = 1000;
+const DRAFTS_NAMED: &str = "a temporary file belongs to an intent or a cleanup";
+const UPLOADS_NAMED: &str = "an unfinished backend upload belongs to an intent or a cleanup";
+/// Drafts of our own small objects; each is replaced by the next.
+const OWN_DRAFT: &str = "own-";
+
+impl Verifier {
+    /// Looks at the drafts; how many bytes those hold that nobody knows is returned.
+    pub(super) async fn check_drafts(&self, backend: &SharedBackend, report: &mut VerifyReport) -> Result<u64, Error> {
+        report.note(Invariant::I3, DRAFTS_NAMED, []);
+        let (mut after, mut stray_bytes): (Option<String>, u64) = (None, 0);
+        loop {
+            let page = backend.list(DRAFTS, after.as_deref(), PAGE_KEYS).await;
+            let page = page.map_err(|source| failed(backend, source))?;
+            let names = page.items.iter().filter_map(|item| item.key.strip_prefix(DRAFTS));
+            let names: Vec<&str> = names.filter(|name| !name.starts_with(OWN_DRAFT)).collect();
+            stray_bytes += self.settle_drafts(backend, &names, report).await?;
+            after = page.items.last().map(|item| item.key.clone());
+            if !page.truncated || after.is_none() {
+                return Ok(stray_bytes);
+            }
+        }
+    }
+
+    /// Named at the first look, or gone at the second: otherwise it is nobody's.
+    async fn settle_drafts(
+        &self,
+        backend: &SharedBackend,
+        names: &[&str],
+        report: &mut VerifyReport,
+    ) -> Result<u64, Error> {
+        let mut stray_bytes = 0;
+        if names.is_empty() {
+            return Ok(stray_bytes);
+        }
+        let named = self.parts.verification.named_identifiers(backend.name(), names).await?;
+        for name in names.iter().filter(|name| !named.contains(**name)) {
+            let key = format!("{DRAFTS}{name}");
+            let place = format!("backend {}: {key}", backend.name());
+            match boxed_probe(backend.as_ref(), &key).await {
+                Seen::Absent => {}
+                Seen::Present(size) => {
+                    stray_bytes += size;
+                    report.note(Invariant::I3, DRAFTS_NAMED, [format!("{place}, {size} bytes")]);
+                }
+                Seen::Unknown(why) => report.leave_out(place, why),
+            }
+        }
+        Ok(stray_bytes)
+    }
+
+    /// Looks at the unfinished uploads.
+    pub(super) async fn check_uploads(&self, backend: &SharedBackend, report: &mut VerifyReport) -> Result<(), Error> {
+        report.note(Invariant::I3, UPLOADS_NAMED, []);
+        let mut from: Option<UnfinishedUpload> = None;
+        loop {
+            let page = backend.list_uploads(from.as_ref()).await;
+            let page = page.map_err(|source| failed(backend, source))?;
+            let ours: Vec<_> = page.items.into_iter().filter(|item| is_ours(&item.key)).collect();
+            self.settle_uploads(backend, &ours, report).await?;
+            match page.next {
+                None => return Ok(()),
+                next => from = next,
+            }
+        }
+    }
+
+    async fn settle_uploads(
+        &self,
+        backend: &SharedBackend,
+        uploads: &[UnfinishedUpload],
+        report: &mut VerifyReport,
+    ) -> Result<(), Error> {
+        if uploads.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<&str> = uploads.iter().map(|item| item.key.as_str()).collect();
+        let rows = by_key(self.parts.verification.naming_rows(backend.name(), &keys).await?);
+        for UnfinishedUpload { key, upload } in uploads {
+            let naming = rows.get(key).map(Vec::as_slice).unwrap_or_default();
+            if names_upload(upload, naming.iter()) {
+                continue;
+            }
+            let place = format!("backend {}: upload {upload} of {key}", backend.name());
+            match backend.uploads_of(key).await {
+                Ok(still) if still.contains(upload) => report.note(Invariant::I3, UPLOADS_NAMED, [place]),
+                Ok(_) => {}
+                Err(why) => report.leave_out(place, why),
+            }
+        }
+        Ok(())
+    }
+}
