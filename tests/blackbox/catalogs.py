@@ -24,7 +24,7 @@ class SqliteCatalog:
             connection.close()
 
     def change(self, sql):
-        """Behind the server's back."""
+        """Changes rows behind the server's back, as only a fault or a meddler would."""
         connection = sqlite3.connect(self.path, timeout=10)
         try:
             with connection:
