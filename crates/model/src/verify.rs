@@ -121,17 +121,17 @@ pub fn is_ours(physical_key: &str) -> bool {
     matches!(bucket, Some(Ok(_))) && identifier(physical_key).is_some()
 }
 
-fn located<'a>(mut rows: impl Iterator<Item = &'a NamingRow>) -> Option<u64> {
-    rows.find(|row| row.by == NamedBy::Location { lost: false }).map(|row| row.size_bytes)
+fn located(rows: &[NamingRow]) -> Option<u64> {
+    rows.iter().find(|row| row.by == NamedBy::Location { lost: false }).map(|row| row.size_bytes)
 }
 
 /// A first look at a key that a listing shows, with the rows that name it.
 #[must_use]
-pub fn listed<'a>(key: &str, size_bytes: u64, rows: impl Iterator<Item = &'a NamingRow> + Clone) -> FirstLook {
-    match located(rows.clone()) {
+pub fn listed(key: &str, size_bytes: u64, rows: &[NamingRow]) -> FirstLook {
+    match located(rows) {
         Some(expected) if expected != size_bytes => FirstLook::Doubt(Doubt::Located),
         Some(_) => FirstLook::Agrees,
-        None if rows.clone().next().is_some() => FirstLook::Agrees,
+        None if !rows.is_empty() => FirstLook::Agrees,
         None if is_ours(key) => FirstLook::Doubt(Doubt::Unnamed),
         None => FirstLook::Foreign,
     }
@@ -139,13 +139,13 @@ pub fn listed<'a>(key: &str, size_bytes: u64, rows: impl Iterator<Item = &'a Nam
 
 /// The second look: what a probe saw after the doubt arose, and the rows as they are after the probe.
 #[must_use]
-pub fn rule<'a>(doubt: Doubt, seen: Seen, rows: impl Iterator<Item = &'a NamingRow> + Clone) -> Ruling {
-    let expected = located(rows.clone());
+pub fn rule(doubt: Doubt, seen: Seen, rows: &[NamingRow]) -> Ruling {
+    let expected = located(rows);
     match (doubt, seen) {
         (_, Seen::Unknown(why)) => Ruling::Unknown(why),
         (Doubt::Unnamed, Seen::Absent) => Ruling::Agrees,
         (Doubt::Unnamed, Seen::Present(found)) => {
-            if rows.clone().next().is_none() {
+            if rows.is_empty() {
                 Ruling::Stray(found)
             } else {
                 Ruling::Agrees
@@ -161,8 +161,8 @@ pub fn rule<'a>(doubt: Doubt, seen: Seen, rows: impl Iterator<Item = &'a NamingR
 
 /// Whether one of the rows of a key names this unfinished upload of it.
 #[must_use]
-pub fn names_upload<'a>(upload: &str, mut rows: impl Iterator<Item = &'a NamingRow>) -> bool {
-    rows.any(|row| match &row.upload {
+pub fn names_upload(upload: &str, rows: &[NamingRow]) -> bool {
+    rows.iter().any(|row| match &row.upload {
         BackendUpload::None => false,
         BackendUpload::Starting => true,
         BackendUpload::Started(id) => id == upload,
@@ -193,23 +193,23 @@ mod tests {
 
     #[test]
     fn bytes_without_a_row_are_in_doubt_only_if_they_are_ours() {
-        assert_eq!(listed(OURS, 5, [].iter()), FirstLook::Doubt(Doubt::Unnamed));
-        assert_eq!(listed("theirs", 5, [].iter()), FirstLook::Foreign);
+        assert_eq!(listed(OURS, 5, &[]), FirstLook::Doubt(Doubt::Unnamed));
+        assert_eq!(listed("theirs", 5, &[]), FirstLook::Foreign);
         for by in [NamedBy::Intent, NamedBy::Cleanup, NamedBy::DeadLetter, NamedBy::WrittenOff] {
-            assert_eq!(listed(OURS, 5, [row(by, 9)].iter()), FirstLook::Agrees, "{by:?}");
+            assert_eq!(listed(OURS, 5, &[row(by, 9)]), FirstLook::Agrees, "{by:?}");
         }
     }
 
     #[test]
     fn a_location_says_how_many_bytes_there_are_and_a_lost_one_does_not() {
-        assert_eq!(listed(OURS, 5, [row(LOCATION, 5)].iter()), FirstLook::Agrees);
-        assert_eq!(listed(OURS, 4, [row(LOCATION, 5)].iter()), FirstLook::Doubt(Doubt::Located));
-        assert_eq!(listed(OURS, 4, [row(NamedBy::Location { lost: true }, 5)].iter()), FirstLook::Agrees);
+        assert_eq!(listed(OURS, 5, &[row(LOCATION, 5)]), FirstLook::Agrees);
+        assert_eq!(listed(OURS, 4, &[row(LOCATION, 5)]), FirstLook::Doubt(Doubt::Located));
+        assert_eq!(listed(OURS, 4, &[row(NamedBy::Location { lost: true }, 5)]), FirstLook::Agrees);
     }
 
     #[test]
     fn bytes_that_stay_without_a_row_are_stray() {
-        let ruled = |seen, rows: &[NamingRow]| rule(Doubt::Unnamed, seen, rows.iter());
+        let ruled = |seen, rows: &[NamingRow]| rule(Doubt::Unnamed, seen, rows);
         assert_eq!(ruled(Seen::Present(5), &[]), Ruling::Stray(5));
         assert_eq!(ruled(Seen::Absent, &[]), Ruling::Agrees);
         assert_eq!(ruled(Seen::Present(5), &[row(NamedBy::Cleanup, 5)]), Ruling::Agrees);
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_location_that_stays_without_its_bytes_is_broken() {
-        let ruled = |seen, rows: &[NamingRow]| rule(Doubt::Located, seen, rows.iter());
+        let ruled = |seen, rows: &[NamingRow]| rule(Doubt::Located, seen, rows);
         assert_eq!(ruled(Seen::Absent, &[row(LOCATION, 5)]), Ruling::Gone);
         assert_eq!(ruled(Seen::Absent, &[row(NamedBy::Cleanup, 5)]), Ruling::Agrees);
         assert_eq!(ruled(Seen::Absent, &[]), Ruling::Agrees);
@@ -229,10 +229,10 @@ mod tests {
     #[test]
     fn an_upload_is_named_by_its_id_or_by_one_that_was_about_to_start() {
         let with = |upload| NamingRow { upload, ..row(NamedBy::Intent, 5) };
-        assert!(names_upload("a", [with(BackendUpload::Started("a".into()))].iter()));
-        assert!(names_upload("a", [with(BackendUpload::Starting)].iter()));
-        assert!(!names_upload("a", [with(BackendUpload::Started("b".into()))].iter()));
-        assert!(!names_upload("a", [with(BackendUpload::None)].iter()));
-        assert!(!names_upload("a", [].iter()));
+        assert!(names_upload("a", &[with(BackendUpload::Started("a".into()))]));
+        assert!(names_upload("a", &[with(BackendUpload::Starting)]));
+        assert!(!names_upload("a", &[with(BackendUpload::Started("b".into()))]));
+        assert!(!names_upload("a", &[with(BackendUpload::None)]));
+        assert!(!names_upload("a", &[]));
     }
 }

@@ -105,6 +105,7 @@ fn check(invariant: Invariant, what: &'static str, over: Paged, broken: &str, co
 }
 
 /// Everything that is asked.
+#[must_use]
 pub fn checks() -> &'static [Check] {
     static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
         [about_contents(), about_objects(), about_uploads(), about_names()].into_iter().flatten().collect()

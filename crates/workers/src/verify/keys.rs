@@ -60,7 +60,7 @@ impl Verifier {
                 held.bytes += size_bytes;
             }
             let naming = rows.get(key).map(Vec::as_slice).unwrap_or_default();
-            enter(backend, key, rule(*doubt, seen, naming.iter()), report);
+            enter(backend, key, rule(*doubt, seen, naming), report);
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ fn enter(backend: &SharedBackend, key: &str, ruling: Ruling, report: &mut Verify
         Ruling::WrongSize { expected, found } => {
             report.note(Invariant::I1, WHOLE, [format!("{place}, {found} of {expected} bytes")]);
         }
-        Ruling::Unknown(why) => report.leave_out(place, why),
+        Ruling::Unknown(why) => report.leave_out(place, &why),
     }
 }
 

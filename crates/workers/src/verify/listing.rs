@@ -73,7 +73,7 @@ impl Verifier {
         let mut doubted = Vec::new();
         for item in items {
             let naming = rows.get(item.key.as_str()).map(Vec::as_slice).unwrap_or_default();
-            match listed(&item.key, item.size_bytes, naming.iter()) {
+            match listed(&item.key, item.size_bytes, naming) {
                 FirstLook::Agrees => {
                     held.objects += 1;
                     held.bytes += item.size_bytes;

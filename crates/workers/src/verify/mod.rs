@@ -81,13 +81,13 @@ impl Verifier {
     async fn check_catalog(&self, report: &mut VerifyReport) {
         for check in checks() {
             if let Err(error) = self.check_rows(check, report).await {
-                return report.leave_out("catalog", error);
+                return report.leave_out("catalog", &error);
             }
         }
         self.progress.begin(COUNTERS);
         match self.parts.verification.drifted().await {
             Ok(drifted) => report.note(Invariant::I7, COUNTERS, drifted),
-            Err(error) => report.leave_out("catalog", error),
+            Err(error) => report.leave_out("catalog", &error),
         }
     }
 
@@ -111,7 +111,7 @@ impl Verifier {
             self.progress.begin(what.as_str());
             match self.check_backend(backend).await {
                 Ok(found) => report.absorb(found),
-                Err(error) => report.leave_out(what, error),
+                Err(error) => report.leave_out(what, &error),
             }
         }
     }
@@ -120,7 +120,7 @@ impl Verifier {
     async fn leave_out_unconfigured(&self, report: &mut VerifyReport) {
         let books = match self.parts.quotas.books().await {
             Ok(books) => books,
-            Err(error) => return report.leave_out("books", error),
+            Err(error) => return report.leave_out("books", &error),
         };
         for kept in books.iter().filter(|kept| self.parts.fleet.get(&kept.backend).is_none()) {
             if kept.used_bytes + kept.orphan_bytes + kept.reserved_bytes > 0 {
@@ -141,7 +141,7 @@ impl Verifier {
             return Ok(after);
         }
         if let Err(error) = listed {
-            found.leave_out(format!("backend {}", backend.name()), error);
+            found.leave_out(format!("backend {}", backend.name()), &error);
         }
         Ok(found)
     }
@@ -151,7 +151,7 @@ impl Verifier {
         if !fits {
             let frozen = self.frozen(backend.name());
             let reason = frozen.map_or("its identity cannot be read".to_owned(), |why| format!("frozen: {why}"));
-            report.leave_out(format!("backend {}", backend.name()), reason);
+            report.leave_out(format!("backend {}", backend.name()), &reason);
         }
         Ok(fits)
     }

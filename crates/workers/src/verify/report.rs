@@ -80,7 +80,7 @@ impl VerifyReport {
     }
 
     /// Enters something that could not be checked.
-    pub(super) fn leave_out(&mut self, what: impl Into<String>, reason: impl ToString) {
+    pub(super) fn leave_out(&mut self, what: impl Into<String>, reason: &(impl ToString + ?Sized)) {
         if self.unchecked.len() < UNCHECKED_MAX {
             self.unchecked.push(Unchecked { what: what.into(), reason: reason.to_string() });
         }
@@ -96,7 +96,7 @@ impl VerifyReport {
             }
         }
         for left in other.unchecked {
-            self.leave_out(left.what, left.reason);
+            self.leave_out(left.what, &left.reason);
         }
         self.backends.extend(other.backends);
     }

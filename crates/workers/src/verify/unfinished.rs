@@ -44,8 +44,8 @@ impl Verifier {
         if names.is_empty() {
             return Ok(stray_bytes);
         }
-        let named = self.parts.verification.named_identifiers(backend.name(), names).await?;
-        for name in names.iter().filter(|name| !named.contains(**name)) {
+        let known = self.parts.verification.named_identifiers(backend.name(), names).await?;
+        for name in names.iter().filter(|name| !known.contains(**name)) {
             let key = format!("{DRAFTS}{name}");
             let place = format!("backend {}: {key}", backend.name());
             match boxed_probe(backend.as_ref(), &key).await {
@@ -54,7 +54,7 @@ impl Verifier {
                     stray_bytes += size;
                     report.note(Invariant::I3, DRAFTS_NAMED, [format!("{place}, {size} bytes")]);
                 }
-                Seen::Unknown(why) => report.leave_out(place, why),
+                Seen::Unknown(why) => report.leave_out(place, &why),
             }
         }
         Ok(stray_bytes)
@@ -89,14 +89,14 @@ impl Verifier {
         let rows = by_key(self.parts.verification.naming_rows(backend.name(), &keys).await?);
         for UnfinishedUpload { key, upload } in uploads {
             let naming = rows.get(key).map(Vec::as_slice).unwrap_or_default();
-            if names_upload(upload, naming.iter()) {
+            if names_upload(upload, naming) {
                 continue;
             }
             let place = format!("backend {}: upload {upload} of {key}", backend.name());
             match backend.uploads_of(key).await {
                 Ok(still) if still.contains(upload) => report.note(Invariant::I3, UPLOADS_NAMED, [place]),
                 Ok(_) => {}
-                Err(why) => report.leave_out(place, why),
+                Err(why) => report.leave_out(place, &why),
             }
         }
         Ok(())
