@@ -21,7 +21,8 @@ from stores import Store
 
 COMMAND_SECONDS = 60
 LOAD_SECONDS = 10
-LOADERS = 6
+LOADERS = 4
+CHURNERS = 4
 # Workers as quick as ever, but leases that a busy machine cannot miss.
 PATIENT = {
     "write_path": {"pending_intents": {"min_age": "5s", "reaper_tick": "100ms", "late_write_window": "5s"}},
@@ -192,8 +193,17 @@ def test_a_system_at_work_raises_no_alarm(kind, own_server):
         except BaseException as fault:
             faults.append(fault)
 
+    def churn(name):
+        s3 = server.s3()
+        while not stopping.is_set():
+            for number in range(4):
+                s3.put_object(Bucket=BUCKET, Key=f"{name}/{number}", Body=b"short-lived")
+            for number in range(4):
+                s3.delete_object(Bucket=BUCKET, Key=f"{name}/{number}")
+
     loaders = [Loader(f"t{number}", server.raw(), model, random.random()) for number in range(LOADERS)]
     threads = [threading.Thread(target=work, args=(loader,)) for loader in loaders]
+    threads += [threading.Thread(target=churn, args=(f"churn-{number}",)) for number in range(CHURNERS)]
     for thread in threads:
         thread.start()
     looks, deadline = 0, time.monotonic() + LOAD_SECONDS

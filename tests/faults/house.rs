@@ -184,6 +184,11 @@ impl House {
         panic!("work is left: {:?}", self.catalog.depths().await);
     }
 
+    /// One tick of cleanup, at this moment.
+    pub async fn clean_up(&self) {
+        self.cleanup.tick(&mut Report::default()).await.expect("cleaned up");
+    }
+
     async fn is_at_rest(&self) -> bool {
         let owed = "SELECT (SELECT count(*) FROM pending_objects) + (SELECT count(*) FROM cleanup_queue) \
              + (SELECT count(*) FROM cleanup_dlq) \

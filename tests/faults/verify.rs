@@ -7,9 +7,11 @@ use bytes::Bytes;
 use s3o_backend::Backend as _;
 use s3o_backend::layers::Fault;
 use s3o_catalog::Mode;
+use s3o_engine::DeleteObject;
+use s3o_model::conditions::WriteCondition;
 use s3o_model::verify::Invariant;
 
-use crate::house::House;
+use crate::house::{House, bucket, key as object_key};
 
 const STRAY: &str = "bucket/stray~0123456789abcdef0123456789abcdef";
 
@@ -121,4 +123,38 @@ async fn a_backend_that_is_away_is_not_checked_and_not_broken() {
     house.flaky.go_away();
     assert!(!house.verifier.verify(true).await.unchecked.is_empty());
     assert!(house.verifier.verify(false).await.holds, "the catalog alone is sound");
+}
+
+fn delete(name: &str) -> DeleteObject {
+    DeleteObject { bucket: bucket(), key: object_key(name), condition: WriteCondition::None }
+}
+
+/// Overwrites and deletes a few keys again and again.
+async fn churn(house: Arc<House>, lane: usize) {
+    for round in 0..60 {
+        let key = format!("{lane}/{}", round % 3);
+        let stored = house.engine.put_object(house.put(&key, b"eleven byte", &Arc::new(()))).await;
+        stored.expect("stored");
+        if round % 4 == 3 {
+            house.engine.delete_object(delete(&key)).await.expect("deleted");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn work_under_way_raises_no_alarm() {
+    let house = Arc::new(House::new(u64::MAX, Mode::Threaded).await);
+    let busy: Vec<_> = (0..6).map(|lane| tokio::spawn(churn(house.clone(), lane))).collect();
+    let mut looks = 0;
+    while !busy.iter().all(tokio::task::JoinHandle::is_finished) {
+        let (report, ()) = tokio::join!(house.verifier.verify(true), house.clean_up());
+        assert!(report.holds, "{report:#?}");
+        looks += 1;
+    }
+    for lane in busy {
+        lane.await.expect("no lane failed");
+    }
+    assert!(looks >= 5, "too few looks to show anything: {looks}");
+    house.settle().await;
+    assert_eq!(broken(&house).await, []);
 }
