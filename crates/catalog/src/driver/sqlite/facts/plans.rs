@@ -16,7 +16,7 @@ use crate::conformance::scene::{Scene, bucket_name, key};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
     Buckets, Cleanups, DeadLetters, Discard, Driver, Effort, Error, Intents, Late, Objects, Overview, PartSource,
-    StaleUploads, StuckObjects, Uploads,
+    StaleUploads, StuckObjects, Uploads, Verification, checks,
 };
 
 /// Remembers every statement that passes.
@@ -169,16 +169,18 @@ fn stops_at_the_first(sql: &str) -> bool {
     sql.starts_with("DELETE FROM buckets")
 }
 
-#[tokio::test]
-async fn no_statement_reads_through_what_grows() {
+fn recorded() -> (Arc<Recorder>, Scene) {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = clock();
     let inner = Sqlite::open(&options(folder.path(), Mode::Threaded, clock.clone())).expect("a catalog");
     let recorder = Arc::new(Recorder { inner, seen: Mutex::default() });
-    let scene = Scene::over(recorder.clone(), clock, folder);
-    everyday_life(&scene).await;
-    let seen = recorder.seen.lock().expect("a lock").clone();
-    assert!(seen.len() > 100, "only {} statements were seen", seen.len());
+    (recorder.clone(), Scene::over(recorder, clock, folder))
+}
+
+/// Fails if a statement that was seen costs more, the more there is.
+async fn nothing_grows(recorder: &Recorder, at_least: usize) {
+    let seen = std::mem::take(&mut *recorder.seen.lock().expect("a lock"));
+    assert!(seen.len() >= at_least, "only {} statements were seen", seen.len());
     let mut faults = Vec::new();
     for sql in &seen {
         let explain: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
@@ -189,4 +191,27 @@ async fn no_statement_reads_through_what_grows() {
         }
     }
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), seen.len(), faults.join("\n"));
+}
+
+#[tokio::test]
+async fn no_statement_reads_through_what_grows() {
+    let (recorder, scene) = recorded();
+    everyday_life(&scene).await;
+    nothing_grows(&recorder, 100).await;
+}
+
+#[tokio::test]
+async fn a_page_of_a_verification_costs_the_same_at_any_size() {
+    let (recorder, scene) = recorded();
+    everyday_life(&scene).await;
+    recorder.seen.lock().expect("a lock").clear();
+    for check in checks() {
+        let start = check.start();
+        scene.catalog.page_end(check, &start, 10).await.expect("a page");
+        scene.catalog.broken(check, &start, &start).await.expect("a check");
+    }
+    let disk = "disk".parse().expect("a name");
+    scene.catalog.naming_rows(&disk, &["a"]).await.expect("rows");
+    scene.catalog.located_keys(&disk, "a", None, 10).await.expect("keys");
+    nothing_grows(&recorder, checks().len() + 2).await;
 }
