@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use s3o_model::verify::Invariant;
 
-use super::naming::NAMING;
+use super::naming::{NAMING, Naming};
 use crate::params;
 use crate::unit::Value;
 
@@ -108,16 +108,18 @@ fn check(invariant: Invariant, what: &'static str, over: Paged, broken: &str, co
 #[must_use]
 pub fn checks() -> &'static [Check] {
     static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
-        [about_contents(), about_objects(), about_uploads(), about_names()].into_iter().flatten().collect()
+        [about_references(), about_locations(), about_pieces(), about_objects(), about_uploads(), about_names()]
+            .into_iter()
+            .flatten()
+            .collect()
     });
     &CHECKS
 }
 
-fn about_contents() -> Vec<Check> {
+fn about_references() -> Vec<Check> {
     let counts =
         REFERRING.iter().map(|(table, column)| format!("(SELECT count(*) FROM {table} WHERE {column} = r.id)"));
     let counts = counts.collect::<Vec<_>>().join(" + ");
-    let piece = "FROM contents r JOIN content_parts p ON p.joined_id = r.id LEFT JOIN contents w ON w.id = p.whole_id";
     vec![
         check(
             Invariant::I6,
@@ -135,6 +137,11 @@ fn about_contents() -> Vec<Check> {
             "SELECT 'content ' || r.id || ' is ' || r.state || ' with ref_count ' || r.ref_count FROM contents r",
             "(r.state = 'live') <> (r.ref_count > 0) OR (r.state = 'condemned') <> (r.condemned_at IS NOT NULL)",
         ),
+    ]
+}
+
+fn about_locations() -> Vec<Check> {
+    vec![
         check(
             Invariant::I2,
             "live whole content has a location that is not lost",
@@ -159,6 +166,12 @@ fn about_contents() -> Vec<Check> {
              FROM contents r JOIN object_locations l ON l.content_id = r.id",
             "l.size_bytes <> r.size_bytes",
         ),
+    ]
+}
+
+fn about_pieces() -> Vec<Check> {
+    let piece = "FROM contents r JOIN content_parts p ON p.joined_id = r.id LEFT JOIN contents w ON w.id = p.whole_id";
+    vec![
         check(
             Invariant::I1,
             "the pieces of live joined content follow each other to its end",
@@ -222,27 +235,31 @@ fn about_names() -> Vec<Check> {
     )];
     for (position, later) in NAMING.iter().enumerate() {
         for earlier in &NAMING[..position] {
-            let located = earlier.table == "object_locations";
-            let (invariant, what) = if located {
-                (Invariant::I4, "nothing that a location names is about to go or to be written")
-            } else {
-                (Invariant::I3, "a physical key is named once")
-            };
-            let (later, earlier) = (later.table, earlier.table);
-            checks.push(check(
-                invariant,
-                what,
-                naming(later),
-                &format!(
-                    "SELECT 'backend ' || r.backend_name || ': ' || r.physical_key || ' in {later} and in {earlier}' \
-                     FROM {later} r"
-                ),
-                &format!(
-                    "EXISTS (SELECT 1 FROM {earlier} e WHERE e.backend_name = r.backend_name \
-                     AND e.physical_key = r.physical_key)"
-                ),
-            ));
+            checks.push(named_once(earlier, later));
         }
     }
     checks
+}
+
+/// A key that two tables name. Where one locates it and the other wants it gone, that is worse than a
+/// key that is named twice.
+fn named_once(earlier: &Naming, later: &Naming) -> Check {
+    let (invariant, what) = match (earlier.book, later.book) {
+        (Some("used"), Some("orphan")) => (Invariant::I4, "nothing that a location names waits to be deleted"),
+        _ => (Invariant::I3, "a physical key is named once"),
+    };
+    let (table, other) = (later.table, earlier.table);
+    check(
+        invariant,
+        what,
+        naming(table),
+        &format!(
+            "SELECT 'backend ' || r.backend_name || ': ' || r.physical_key || ' in {table} and in {other}' FROM {table} r"
+        ),
+        &format!(
+            "{} AND EXISTS (SELECT 1 FROM {other} e WHERE e.backend_name = r.backend_name \
+             AND e.physical_key = r.physical_key AND {})",
+            later.only, earlier.only
+        ),
+    )
 }
