@@ -1,5 +1,7 @@
 """The state at rest: once the workers have run, a store holds exactly what the catalog says, and nobody owes work."""
 
+import json
+
 import seaweed
 from polling import eventually
 
@@ -55,3 +57,7 @@ def settle(server):
     located = {row[0] for row in server.rows("SELECT physical_key FROM object_locations")}
     found = stored(server)
     assert found == located, f"stored without a location {found - located}, located but not stored {located - found}"
+    status, body = server.admin("POST", "/admin/api/verify?deep=true")
+    report = json.loads(body)
+    wrong = [check for check in report["checks"] if check["violations"]] + report["unchecked"]
+    assert status == 200 and report["holds"], wrong
