@@ -27,8 +27,8 @@ use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::object::Attributes;
 use s3o_model::recovery::Recovery;
 use s3o_workers::{
-    Cleanup, CleanupSettings, DeadLetterOffice, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Verifier,
-    VerifierParts, Worker,
+    Cleanup, CleanupSettings, DeadLetterOffice, Identity, IdentityParts, PendingReaper, ReaperSettings, Report,
+    Verifier, VerifierParts, Worker,
 };
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -155,7 +155,20 @@ impl House {
             cleanup_bell: bell,
         };
         engine.create_bucket(&bucket()).await.expect("a bucket");
-        Self { engine, memory, flaky, catalog, verifier, clock, cleanup, reaper, office, driver, steps, _folder: folder }
+        Self {
+            engine,
+            memory,
+            flaky,
+            catalog,
+            verifier,
+            clock,
+            cleanup,
+            reaper,
+            office,
+            driver,
+            steps,
+            _folder: folder,
+        }
     }
 
     /// Lets time pass, and cleanup do one tick.

@@ -19,8 +19,8 @@ mod stale_claims;
 mod stale_multipart;
 #[cfg(test)]
 mod testing;
-mod watchdog;
 mod verify;
+mod watchdog;
 
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{Cleanup, CleanupSettings};
@@ -34,5 +34,5 @@ pub use report::{Outcome, Report, RunReport};
 pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use schedule::{Kind, Schedule, Scheduled};
 pub use stale_multipart::StaleMultipart;
-pub use watchdog::{Watchdog, WatchdogSettings};
 pub use verify::{BackendHeld, Checked, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport};
+pub use watchdog::{Watchdog, WatchdogSettings};

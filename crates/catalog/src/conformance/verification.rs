@@ -56,8 +56,8 @@ const DAMAGE: &[(Invariant, &str, &str)] = &[
     ),
     (
         Invariant::I7,
-        "UPDATE backend_quotas SET stripe = stripe + 100",
-        "UPDATE backend_quotas SET stripe = stripe - 100",
+        "UPDATE backend_quotas SET stripe = stripe + 1000",
+        "UPDATE backend_quotas SET stripe = stripe - 1000",
     ),
     (Invariant::I8, "UPDATE cleanup_queue SET token = 'someone'", "UPDATE cleanup_queue SET token = NULL"),
     (

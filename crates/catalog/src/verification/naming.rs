@@ -40,6 +40,23 @@ pub(super) const NAMING: &[Naming] = &[
         unsettled: true,
     },
     Naming {
+        table: "cleanup_dlq",
+        only: "1 = 1",
+        kind: "'dead_letter'",
+        upload: "backend_upload",
+        book: Some("orphan"),
+        // Its write may never have arrived, and nobody could look.
+        unsettled: true,
+    },
+    Naming {
+        table: "findings",
+        only: "kind = 'written_off'",
+        kind: "'written_off'",
+        upload: "CAST(NULL AS TEXT)",
+        book: None,
+        unsettled: false,
+    },
+    Naming {
         table: "pending_objects",
         // Pins name no bytes.
         only: "backend_name IS NOT NULL",

@@ -62,12 +62,7 @@ impl Connection {
 
     /// Has something done that may take long, and asks every now and then how far it has come. It may
     /// take as long as it likes while that is answered.
-    pub fn post_watched(
-        &self,
-        path: &[&str],
-        query: &[(&str, &str)],
-        tell: impl Fn(&Value),
-    ) -> Result<Value, Failure> {
+    pub fn post_watched(&self, path: &[&str], query: &[(&str, &str)], tell: impl Fn(&Value)) -> Result<Value, Failure> {
         self.runtime.block_on(async {
             let mut work = std::pin::pin!(self.send(Method::POST, self.uri(path, query)));
             loop {

@@ -29,8 +29,7 @@ use crate::audit::Audit;
 pub use auth::AdminToken;
 pub use control::{
     AcceptError, BackendControl, InvalidLevel, LogLevel, QueueControl, Readiness, StatusSource, VerifyControl,
-    WorkerControl,
-    WorkerError,
+    WorkerControl, WorkerError,
 };
 pub use metrics::{MetricsPage, Refresh};
 pub use status::{BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Status};
