@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import seaweed
-from catalogs import PostgresCatalog
+from catalogs import OwnPostgres, PostgresCatalog
 from rest import QUICK
 from running import Endpoint, Server
 from signing import Credentials
@@ -90,6 +90,19 @@ def own_server(request, tmp_path):
     for server in started:
         if server.process and server.process.poll() is None:
             server.kill()
+
+
+@pytest.fixture
+def own_postgres():
+    """A PostgreSQL that this test may stop and start."""
+    # Below /tmp itself: the server may run as a user who cannot look into the folders of the test.
+    with tempfile.TemporaryDirectory(prefix="s3o-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        server = OwnPostgres(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @pytest.fixture

@@ -59,7 +59,11 @@ class Door(BaseHTTPRequestHandler):
                 target.putheader(name, value)
             target.endheaders(body or None)
             answer = target.getresponse()
-            self.reply(answer.status, answer.headers, answer.read())
+            told = answer.read()
+            if self.server.keeper.withholds(self.command, self.path):
+                self.close_connection = True
+                return
+            self.reply(answer.status, answer.headers, told)
         finally:
             target.close()
 
@@ -93,6 +97,10 @@ class Gatekeeper:
         self.refuses_deletes = False
         # When which key was asked to be deleted.
         self.asked = []
+        # The word whose PUTs are done and never answered.
+        self.silent_about = None
+        self.withheld = threading.Event()
+        self.spoken = threading.Event()
         self.open()
 
     def open(self):
@@ -100,6 +108,24 @@ class Gatekeeper:
         self.listener = Listener(("127.0.0.1", self.port), Door)
         self.listener.keeper = self
         threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
+
+    def fall_silent(self, word):
+        """From now on, PUTs to paths with this word take effect, and nobody hears of it."""
+        self.silent_about = word
+        self.withheld.clear()
+        self.spoken.clear()
+
+    def speak(self):
+        self.silent_about = None
+        self.spoken.set()
+
+    def withholds(self, command, path):
+        """Whether an answer is lost; if so, it is kept back until somebody speaks again."""
+        if command != "PUT" or self.silent_about is None or self.silent_about not in path:
+            return False
+        self.withheld.set()
+        self.spoken.wait()
+        return True
 
     def shut(self):
         """Nobody connects any more, and who is connected gets no answer."""

@@ -1,12 +1,10 @@
 """A database that crashes or is restarted under load: requests fail while it is away, nothing acknowledged is lost."""
 
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
 
-from catalogs import OwnPostgres, PostgresCatalog
+from catalogs import PostgresCatalog
 from facts import body_of
 from polling import eventually
 from rest import QUICK, settle
@@ -15,18 +13,6 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
 
 STOPS = ("immediate", "fast", "immediate")
 WRITERS = 6
-
-
-@pytest.fixture
-def database():
-    # Below /tmp itself: the server may run as a user who cannot look into the folders of the test.
-    with tempfile.TemporaryDirectory(prefix="s3o-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        server = OwnPostgres(folder)
-        try:
-            yield server
-        finally:
-            server.stop()
 
 
 class Writer(threading.Thread):
@@ -62,8 +48,8 @@ class Writer(threading.Thread):
         return answer.status
 
 
-def test_a_database_that_crashes_under_load_loses_nothing(own_server, database):
-    catalog = PostgresCatalog(database.url)
+def test_a_database_that_crashes_under_load_loses_nothing(own_server, own_postgres):
+    catalog = PostgresCatalog(own_postgres.url)
     patient = {"pending_intents": {"min_age": "3s", "reaper_tick": "100ms", "late_write_window": "300ms"}}
     settings = {**QUICK, "write_path": patient}
     first = own_server(name="one", settings=settings, catalog=catalog).start()
@@ -76,10 +62,10 @@ def test_a_database_that_crashes_under_load_loses_nothing(own_server, database):
     for mode in STOPS:
         before = sum(len(writer.acknowledged) for writer in writers)
         eventually(lambda: sum(len(writer.acknowledged) for writer in writers) > before + 20, 30)
-        database.stop(mode)
+        own_postgres.stop(mode)
         refusal = eventually(lambda: refused(first), 20, message="requests go on without a database")
         assert refusal == "ServiceUnavailable"
-        database.restart()
+        own_postgres.restart()
         eventually(lambda: not refused(first) and not refused(second), 30, message="an instance did not recover")
     ending.set()
     for writer in writers:

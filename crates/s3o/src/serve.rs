@@ -137,8 +137,9 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
         workers::Parts { config: &config, catalog: &catalog, fleet: &fleet, identity: &identity, ground: &ground };
     let runner = open_runner(&parts)?;
     let observer = ground.with_registry(|registry| {
-        runner.register(registry);
-        ground.intent_metrics.register(registry, fleet.backends().map(|backend| backend.name().clone()));
+        let names = || fleet.backends().map(|backend| backend.name().clone());
+        runner.register(registry, names());
+        ground.intent_metrics.register(registry, names());
         Observer::new(RequestMetrics::register(registry), Arc::clone(&ground.entropy), Arc::clone(&ground.audit))
     });
     let stale_timeout = config.cleanup.multipart_stale_timeout;

@@ -6,6 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use s3o_model::clock::Timestamp;
+use s3o_model::names::BackendName;
 
 use crate::report::{Outcome, Report, RunReport};
 use crate::stale_claims::RECOVERED;
@@ -14,6 +15,8 @@ use crate::stale_claims::RECOVERED;
 const CLEANUP: &str = "cleanup";
 /// Settlements that came too late. Neither they nor claims that were freed settle a row.
 const STALE: &str = "stale";
+/// What can become of a cleanup.
+const STATUSES: [&str; 5] = ["success", "success_absent", "retry", EXHAUSTED, "deferred"];
 /// Cleanups that became dead letters.
 const EXHAUSTED: &str = "exhausted";
 
@@ -75,6 +78,17 @@ impl Metrics {
             "Cleanups that became dead letters, by backend",
             dead_letters.clone(),
         );
+    }
+
+    /// Makes visible what can happen to cleanups of these backends before it happens.
+    pub(crate) fn introduce_backends(&self, backends: impl Iterator<Item = BackendName>) {
+        for status in STATUSES {
+            drop(self.cleanups.get_or_create(&Status { status }));
+        }
+        for backend in backends.map(|backend| backend.to_string()) {
+            drop(self.recovered.get_or_create(&OfBackend { backend: backend.clone() }));
+            drop(self.dead_letters.get_or_create(&OfBackend { backend }));
+        }
     }
 
     /// Makes a worker visible before anything happens.

@@ -15,6 +15,7 @@ use s3o_catalog::{Locks, Runs, WorkerState};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{IdSource, InstanceId};
+use s3o_model::names::BackendName;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinSet;
 
@@ -177,8 +178,9 @@ impl Runner {
         Self { room: Arc::new(Room { slots, parts, ids, metrics, stopping: AtomicBool::new(false) }) }
     }
 
-    /// Shows what the workers do to whoever reads the metrics.
-    pub fn register(&self, registry: &mut Registry) {
+    /// Shows what the workers do to these backends to whoever reads the metrics.
+    pub fn register(&self, registry: &mut Registry, backends: impl Iterator<Item = BackendName>) {
+        self.room.metrics.introduce_backends(backends);
         self.room.metrics.register(registry);
     }
 

@@ -115,7 +115,8 @@ fn stale_multipart(parts: &Parts<'_>) -> Scheduled {
 
 fn quota_audit(parts: &Parts<'_>) -> Scheduled {
     let Parts { config, catalog, ground, .. } = *parts;
-    let drift = ground.with_registry(DriftGauge::register);
+    let names = parts.fleet.backends().map(|backend| backend.name().clone());
+    let drift = ground.with_registry(|registry| DriftGauge::register(registry, names));
     let worker = QuotaAudit::new(Arc::clone(catalog) as _, drift, Arc::clone(&ground.cleanup_bell));
     scheduled(worker, config.upkeep.quota_audit, Kind::Locked)
 }

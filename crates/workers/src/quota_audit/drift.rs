@@ -7,6 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use s3o_catalog::Booked;
+use s3o_model::names::BackendName;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfBackend {
@@ -18,9 +19,12 @@ struct OfBackend {
 pub struct DriftGauge(Family<OfBackend, Gauge>);
 
 impl DriftGauge {
-    /// A gauge that is shown in this registry.
-    pub fn register(registry: &mut Registry) -> Self {
+    /// A gauge that is shown in this registry, without a drift to begin with.
+    pub fn register(registry: &mut Registry, backends: impl Iterator<Item = BackendName>) -> Self {
         let gauge = Self::default();
+        for backend in backends {
+            drop(gauge.0.get_or_create(&OfBackend { backend: backend.to_string() }));
+        }
         registry.register(
             "s3o_quota_drift_bytes",
             "By how many bytes the last audit found the books wrong, before it repaired them",

@@ -167,7 +167,7 @@ impl Serving {
     /// What the metrics show.
     pub fn metrics(&self) -> String {
         let mut registry = Registry::default();
-        self.runner.register(&mut registry);
+        self.runner.register(&mut registry, std::iter::empty());
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         text
