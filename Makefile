@@ -2,13 +2,17 @@
 
 CARGO ?= cargo
 
-.PHONY: run test check fuzz bench setup
+.PHONY: run test soak check fuzz bench setup
 
 run: ## build and serve on embedded defaults: SQLite and a local folder below ./s3o-data
 	$(CARGO) run --release --bin s3o -- serve
 
 test: ## every test, with what it needs installed, started and stopped again
 	scripts/test.sh
+
+soak: export S3O_SOAK_SECONDS ?= 600
+soak: ## simulate new seeds for S3O_SOAK_SECONDS (default 600); a seed that fails is told
+	$(CARGO) test -p s3o-tests --test simulation -- --exact soak --nocapture
 
 check: ## all that a machine can judge without running the product
 	scripts/check.sh

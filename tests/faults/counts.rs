@@ -9,7 +9,7 @@ use s3o_model::conditions::{ReadConditions, WriteCondition};
 use s3o_model::multipart::ListedPart;
 use s3o_model::object::Attributes;
 
-use crate::house::{House, bucket, get, key};
+use s3o_tests::house::{House, bucket, get, key};
 
 const PARTS: u32 = 10_000;
 

@@ -12,8 +12,8 @@ use s3o_model::conditions::WriteCondition;
 use s3o_model::dead_letter::DeadLetter;
 use s3o_workers::{Disposal, Disposed, Kept};
 
-use crate::house::{House, bucket, key};
 use crate::overtaken::Overtaken;
+use s3o_tests::house::{House, bucket, key};
 
 const FOREVER: Duration = Duration::from_hours(1);
 const BYTES: [&[u8]; 2] = [b"12345", b"123"];
@@ -58,12 +58,12 @@ async fn written_off(house: &House) -> u64 {
 }
 
 async fn one(house: &House, disposal: Disposal, letter: &DeadLetter) -> Option<Disposed> {
-    house.office.one(disposal, letter.id).await.expect("an answer")
+    house.process.office.one(disposal, letter.id).await.expect("an answer")
 }
 
 async fn all(house: &House, disposal: Disposal, which: &Selection) -> Disposed {
-    let bounds = house.office.bounds().await.expect("an answer").expect("dead letters");
-    let (disposed, rest) = house.office.step(disposal, which, bounds).await.expect("an answer");
+    let bounds = house.process.office.bounds().await.expect("an answer").expect("dead letters");
+    let (disposed, rest) = house.process.office.step(disposal, which, bounds).await.expect("an answer");
     assert_eq!(rest, None);
     disposed
 }
@@ -92,16 +92,14 @@ async fn the_tenth_refusal_makes_a_dead_letter_that_stays_in_the_books() {
 
 #[tokio::test]
 async fn who_lost_the_claim_buries_nothing_and_tells_of_nothing() {
-    let mut house = refusing().await;
+    let house = refusing().await;
     for _ in 0..9 {
         house.clean_after(FOREVER).await;
     }
-    house.cleanup.cleanups = Arc::new(Overtaken(house.catalog.clone()));
-    let report = house.clean_after(FOREVER).await;
+    let report = house.clean_over(Arc::new(Overtaken(house.catalog.clone())), FOREVER).await;
     assert_eq!(report.items.into_iter().collect::<Vec<_>>(), [("stale", 2)]);
     assert!(report.events.is_empty() && report.by_backend.is_empty());
     assert_eq!((letters(&house).await.len(), orphan_bytes(&house).await), (0, 8));
-    house.cleanup.cleanups = house.catalog.clone();
     assert_eq!(house.clean_after(FOREVER).await.items["exhausted"], 2, "whoever has the claim does");
 }
 
@@ -151,13 +149,13 @@ async fn many_are_disposed_of_in_bounded_steps() {
          SELECT n, 'memory', 'k' || n, 0, 0, 'delete', 10, 0, 0 FROM numbers";
     let house = House::new(1 << 20, Mode::Inline).await;
     house.change(FILL).await;
-    let mut bounds = house.office.bounds().await.expect("an answer");
+    let mut bounds = house.process.office.bounds().await.expect("an answer");
     // Who comes later is not meant.
     house.change("UPDATE cleanup_dlq SET id = 9999 WHERE id = 2500").await;
     let mut steps = Vec::new();
     while let Some(here) = bounds {
         let (disposed, rest) =
-            house.office.step(Disposal::Retry, &Selection::default(), here).await.expect("an answer");
+            house.process.office.step(Disposal::Retry, &Selection::default(), here).await.expect("an answer");
         steps.push(disposed.events.len());
         bounds = rest;
     }
@@ -195,5 +193,5 @@ async fn force_leaves_a_finding_so_that_the_sums_hold() {
     house.flaky.go_away();
     assert_eq!(all(&house, by_force, &Selection::default()).await.events.len(), 1, "also when nobody can tell");
     assert_eq!((orphan_bytes(&house).await, written_off(&house).await, house.memory.total_bytes()), (0, 8, 8));
-    assert_eq!(house.office.bounds().await.expect("an answer"), None);
+    assert_eq!(house.process.office.bounds().await.expect("an answer"), None);
 }

@@ -4,8 +4,8 @@ use futures_util::StreamExt as _;
 use s3o_backend::layers::Fault;
 use s3o_catalog::Mode;
 
-use crate::house::{House, get};
-use crate::scenarios::{ALL, Scenario, either};
+use s3o_tests::house::{House, get};
+use s3o_tests::scenarios::{ALL, Scenario, either};
 
 const FAULTS: [Fault; 5] = [Fault::Before, Fault::After, Fault::Cut(3), Fault::PartialBatch, Fault::Wrong404];
 

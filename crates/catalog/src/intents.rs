@@ -29,12 +29,24 @@ pub struct Stage {
 }
 
 /// Whether a write that was given up may still land on its backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Late {
     /// It cannot: the backend answered, or was never asked.
+    #[default]
     No,
     /// It may, for this long; until then absence proves nothing.
     Within(Duration),
+}
+
+/// What is known of a write that ended after its intent was gone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ended {
+    /// The backend's version id, where it told one.
+    pub backend_version: Option<String>,
+    /// What may be left of a backend upload.
+    pub upload: BackendUpload,
+    /// Whether it may still land.
+    pub late: Late,
 }
 
 /// What giving a write up found.
@@ -45,6 +57,15 @@ pub struct Dropped {
     /// The catalog's clock at that moment. Intents that are gone before their lease ended were
     /// committed; later, the reaper may have taken them.
     pub now: Timestamp,
+}
+
+impl Late {
+    fn window(self) -> Option<i64> {
+        match self {
+            Self::No => None,
+            Self::Within(window) => Some(millis_of(window)),
+        }
+    }
 }
 
 /// What is known of intents.
@@ -64,9 +85,10 @@ pub trait Intents: Send + Sync {
     /// that is in doubt, and so tells whether that commit happened.
     async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error>;
 
-    /// Queues the bytes of a write that was fenced, again, now that the write has ended; unless the
-    /// reaper finished the write or still holds it.
-    async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error>;
+    /// Queues the bytes of a write that was fenced, again, now that the write has ended. Nothing
+    /// happens if a location names them, since the write was finished after all, or if the reaper
+    /// still holds it.
+    async fn requeue(&self, intent: &Intent, ended: &Ended) -> Result<(), Error>;
 
     /// Fences intents whose lease ran out and claims them for `hold`, at most `limit` writes, all
     /// copies of each. Whoever does not resolve them in time loses them to the next who asks.
@@ -190,17 +212,13 @@ impl Intents for Catalog {
 
     async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error> {
         const ENQUEUE: [&str; 4] = expired::enqueue!("write_id = $1 AND state = 'open'", "$2");
-        let window = match late {
-            Late::No => None,
-            Late::Within(window) => Some(millis_of(window)),
-        };
         let mut unit = Unit::new("drop_write");
         let open = unit.run(
             "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
             params![write],
         );
         for sql in ENQUEUE {
-            unit.run(sql, params![write, window]);
+            unit.run(sql, params![write, late.window()]);
         }
         let clock = unit.run("SELECT :now", vec![]);
         let answers = self.write(unit).await?;
@@ -208,8 +226,8 @@ impl Intents for Catalog {
         Ok(Dropped { was_open: !answers[open].rows.is_empty(), now })
     }
 
-    async fn requeue(&self, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error> {
-        expired::requeue(self, intent, backend_version).await
+    async fn requeue(&self, intent: &Intent, ended: &Ended) -> Result<(), Error> {
+        expired::requeue(self, intent, ended).await
     }
 
     async fn claim_expired(&self, token: ClaimToken, limit: usize, hold: Duration) -> Result<Vec<Expired>, Error> {

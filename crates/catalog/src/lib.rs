@@ -41,7 +41,7 @@ pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};
 pub use driver::{Driver, Effort};
 pub use error::{Error, Verdict};
 pub use identities::{Identities, KnownBackend};
-pub use intents::{Dropped, Intents, Late, Stage};
+pub use intents::{Dropped, Ended, Intents, Late, Stage};
 pub use landed::{Landed, Unannounced};
 pub use locks::postgres::PostgresLocks;
 pub use locks::{Lock, Locked, Locks, ProcessLocks};

@@ -13,7 +13,7 @@ use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Object};
 use s3o_model::recovery::Recovery;
 
-use crate::write::{Fate, Target, WrittenBytes};
+use crate::write::{Target, WrittenBytes};
 use crate::{Engine, Error};
 
 /// What the sender says of the bytes before or after sending them; each is verified.
@@ -143,10 +143,7 @@ impl Engine {
                 self.after_commit(committed);
                 Ok(stored)
             }
-            Err(error) => match self.not_committed(&written, &error).await {
-                Fate::Committed => Ok(stored),
-                Fate::NotCommitted => Err(error.into()),
-            },
+            Err(error) => self.not_committed(&written, &error).await.of(stored, error),
         }
     }
 }

@@ -6,7 +6,8 @@ mod direct;
 mod upload;
 
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
-use s3o_catalog::{Landed, Late, Stage, Unannounced, Verdict};
+use s3o_catalog::{Ended, Landed, Late, Stage, Unannounced, Verdict};
+use s3o_model::cleanup::BackendUpload;
 use s3o_model::ids::{BucketId, IntentId, WriteId};
 use s3o_model::intent::{Draft, Intent, IntentKind, lease_holds};
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
@@ -77,7 +78,8 @@ impl Engine {
         match self.fill(&staged, target.size_bytes, body, declared).await {
             Ok((digests, written)) => Ok(WrittenBytes { staged, digests, backend_version: written.version_id }),
             Err(error) => {
-                self.give_up(&staged, late_after(&error, self.settings.late_write_window)).await;
+                let late = late_after(&error, self.settings.late_write_window);
+                self.give_up(&staged, Ended { late, ..Ended::default() }).await;
                 Err(error.into())
             }
         }
@@ -163,36 +165,41 @@ impl Engine {
 
     /// Turns the intents of a write that came to nothing into cleanups. If even that fails, the
     /// lease runs out and the reaper does it.
-    pub(crate) async fn give_up(&self, staged: &Staged, late: Late) {
+    async fn give_up(&self, staged: &Staged, ended: Ended) -> Fate {
         if !staged.announced {
-            return self.queue_unannounced(staged, None).await;
+            self.queue_unannounced(staged, &ended).await;
+            return Fate::NotCommitted;
         }
-        match self.intents.drop_write(staged.intent.write, late).await {
-            Ok(_) => {
+        match self.intents.drop_write(staged.intent.write, ended.late).await {
+            Ok(dropped) if dropped.was_open => {
                 self.metrics.resolved("dropped");
                 self.ring_for_cleanup();
+                return Fate::NotCommitted;
+            }
+            Ok(_) => {
+                self.requeue(staged, ended).await;
+                return Fate::Fenced;
             }
             Err(error) => tracing::warn!(%error, intent = %staged.intent.id, "intent left to the reaper"),
         }
+        Fate::NotCommitted
     }
 
     /// What to do when a commit of written bytes failed; an answer that was lost is looked up.
     pub(crate) async fn not_committed(&self, written: &WrittenBytes, error: &s3o_catalog::Error) -> Fate {
         let staged = &written.staged;
+        let ended = Ended { backend_version: written.backend_version.clone(), ..Ended::default() };
         if !staged.announced {
-            self.unannounced_not_committed(written, error).await;
+            self.unannounced_not_committed(written, error, &ended).await;
             return Fate::NotCommitted;
         }
         let fate = match error {
             s3o_catalog::Error::Guard(Verdict::Fenced) => {
-                self.requeue(written).await;
-                Fate::NotCommitted
+                self.requeue(staged, ended).await;
+                Fate::Fenced
             }
-            s3o_catalog::Error::Unknown(_) => self.look_up(staged).await,
-            _ => {
-                self.give_up(staged, Late::No).await;
-                Fate::NotCommitted
-            }
+            s3o_catalog::Error::Unknown(_) => self.look_up(staged, ended).await,
+            _ => self.give_up(staged, ended).await,
         };
         self.ring_for_cleanup();
         fate
@@ -206,23 +213,31 @@ impl Engine {
     }
 
     /// The reaper queued these bytes while they were still on their way; it may have looked before
-    /// they landed.
-    async fn requeue(&self, written: &WrittenBytes) {
-        let intent = &written.staged.intent;
-        if let Err(error) = self.intents.requeue(intent, written.backend_version.as_deref()).await {
-            tracing::warn!(%error, intent = %intent.id, "bytes left to their first cleanup");
+    /// they landed, and its cleanup may be settled.
+    async fn requeue(&self, staged: &Staged, mut ended: Ended) {
+        let intent = &staged.intent;
+        if intent.size_bytes > staged.backend.put_bytes_max() {
+            ended.upload = BackendUpload::Starting;
+        }
+        match self.intents.requeue(intent, &ended).await {
+            Ok(()) => self.ring_for_cleanup(),
+            Err(error) => tracing::warn!(%error, intent = %intent.id, "bytes left to their first cleanup"),
         }
     }
 
     /// Whether a commit whose answer was lost happened. Intents that are gone before their lease
-    /// ended can only have been committed.
-    async fn look_up(&self, staged: &Staged) -> Fate {
+    /// ended can only have been committed; later, the reaper may have taken them.
+    async fn look_up(&self, staged: &Staged, ended: Ended) -> Fate {
         match self.intents.drop_write(staged.intent.write, Late::No).await {
-            Ok(dropped) if !dropped.was_open && lease_holds(staged.lease.until(), dropped.now) => {
+            Ok(dropped) if dropped.was_open => Fate::NotCommitted,
+            Ok(dropped) if lease_holds(staged.lease.until(), dropped.now) => {
                 self.metrics.resolved("committed");
                 Fate::Committed
             }
-            Ok(_) => Fate::NotCommitted,
+            Ok(_) => {
+                self.requeue(staged, ended).await;
+                Fate::Fenced
+            }
             Err(error) => {
                 tracing::warn!(%error, intent = %staged.intent.id, "outcome of a commit left to the reaper");
                 Fate::NotCommitted
@@ -238,6 +253,20 @@ pub(crate) enum Fate {
     Committed,
     /// It did not, or nobody can tell and the client must ask again.
     NotCommitted,
+    /// It did not, and whatever else was wrong with it: the reaper has taken the write, and may
+    /// have finished it.
+    Fenced,
+}
+
+impl Fate {
+    /// What the sender is told of a commit that failed with this error.
+    pub(crate) fn of<T>(self, done: T, error: s3o_catalog::Error) -> Result<T, Error> {
+        match self {
+            Self::Committed => Ok(done),
+            Self::NotCommitted => Err(error.into()),
+            Self::Fenced => Err(s3o_catalog::Error::Guard(Verdict::Fenced).into()),
+        }
+    }
 }
 
 /// Whether a failed write may still land.

@@ -144,8 +144,10 @@ impl Cleanup {
         if claimed.is_empty() {
             return Ok(());
         }
-        let attempts = attempt::all(backend.as_ref(), &claimed, self.settings.concurrency).await;
+        // What was absent is judged by the moment before anybody looked: a late write may have landed
+        // behind a look that took long.
         let now = self.clock.now();
+        let attempts = attempt::all(backend.as_ref(), &claimed, self.settings.concurrency).await;
         let mut settlements = Vec::with_capacity(claimed.len());
         for (cleanup, attempt) in claimed.iter().zip(attempts) {
             let outcome = judge(cleanup, attempt, now, &self.settings.retries, self.entropy.next_unit());

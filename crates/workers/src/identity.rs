@@ -139,11 +139,20 @@ impl Identity {
         checked.is_some_and(|moment| self.parts.clock.now().since(moment) < max_age)
     }
 
-    /// Compares catalog and backend; a mark that was written and not confirmed is confirmed.
+    /// Compares catalog and backend. What does not fit is looked at twice: somebody else may have
+    /// written the first mark between the two looks of the first time.
     async fn compare(&self, backend: &SharedBackend) -> Result<Verdict, Error> {
+        let verdict = self.compare_once(backend).await?;
+        if verdict.fits() { Ok(verdict) } else { self.compare_once(backend).await }
+    }
+
+    /// A mark that was written and not confirmed is confirmed.
+    async fn compare_once(&self, backend: &SharedBackend) -> Result<Verdict, Error> {
         let name = backend.name();
-        let known = self.parts.identities.known_backend(name).await?;
+        // The backend first: a mark is in the catalog before it is written, so whatever is found
+        // is known by then, even if the mark is raised meanwhile.
         let found = self.carried(backend).await?;
+        let known = self.parts.identities.known_backend(name).await?;
         let known = Known {
             cluster: self.parts.cluster.clone(),
             backend: name.clone(),
@@ -238,5 +247,51 @@ impl Worker for Identity {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use s3o_backend::layers::{Fault, Flaky};
+    use s3o_backend::{Backend as _, Fleet, Memory};
+    use s3o_catalog::{Catalog, Mode, Sqlite, SqliteOptions};
+    use s3o_model::clock::{ManualClock, Timestamp};
+    use s3o_model::entropy::SeededEntropy;
+    use s3o_model::ids::IdSource;
+
+    use super::{Identity, IdentityParts};
+    use crate::{Report, Worker as _};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_that_is_raised_while_somebody_compares_freezes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock = Arc::new(ManualClock::starting_at(Timestamp::from_millis(1)));
+        let options =
+            SqliteOptions { path: folder.path().join("catalog.db"), mode: Mode::Inline, clock: clock.clone() };
+        let catalog = Arc::new(Catalog::new(Arc::new(Sqlite::open(&options).expect("a catalog"))));
+        let flaky = Arc::new(Flaky::new(Arc::new(Memory::new("disk".parse().expect("valid")))));
+        let fleet = Arc::new(Fleet::new(vec![flaky.clone()]).expect("a fleet"));
+        let identity = Identity::new(IdentityParts {
+            identities: catalog,
+            fleet: fleet.clone(),
+            ids: IdSource::new(clock.clone(), Arc::new(SeededEntropy::new(1))),
+            clock,
+            cluster: "ours".to_owned(),
+            alarm: Arc::new(()),
+            max_age: HashMap::default(),
+        });
+        assert!(identity.attach().await);
+
+        let backend = fleet.get(flaky.name()).expect("configured");
+        flaky.fail_call(flaky.calls() + 1, Fault::Delay(Duration::from_secs(1)));
+        let mut report = Report::default();
+        let (permitted, raised) = tokio::join!(identity.permits(backend), identity.tick(&mut report));
+        raised.expect("raised");
+        assert!(permitted.expect("compared"));
+        assert_eq!(fleet.standing(flaky.name()).expect("known").frozen, None);
     }
 }

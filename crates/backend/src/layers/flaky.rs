@@ -5,24 +5,27 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 
 use crate::{
     Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written,
+    UnfinishedUpload, UploadedPart, UploadsPage, Written, body,
 };
 
 mod injury;
+mod late;
 #[cfg(test)]
 mod tests;
 
-use injury::{cut, cut_in, injected, lost, told};
+use injury::{cut, cut_in, injected, lost, told, undone, without_effect};
+use late::{LateCall, LateWrite};
 
 /// What goes wrong with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,14 @@ pub enum Fault {
     After,
     /// The call is answered late.
     Delay(Duration),
+    /// The call has no effect, and that only shows when somebody loses patience.
+    Hang(Duration),
+    /// The store understands and refuses; the call has no effect.
+    Refused,
+    /// The call has no effect, and the answer does not tell.
+    Unknown,
+    /// The answer is lost and a write takes effect this much later; other calls have none.
+    Late(Duration),
     /// The stream of bytes, in or out, breaks after this many.
     Cut(u64),
     /// Only every other key of a batch is tried; the rest is answered `Away`.
@@ -41,6 +52,12 @@ pub enum Fault {
     Wrong404,
     /// A page holds at most one key and says that more may follow.
     ShortPage,
+}
+
+/// Decides, call by call, what goes wrong; asked where no plan names the call.
+pub trait Weather: Send + Sync {
+    /// What goes wrong with this call, if anything.
+    fn strike(&self, operation: &'static str, key: &str) -> Option<Fault>;
 }
 
 /// One call that was made.
@@ -60,6 +77,8 @@ pub struct Call {
 pub struct Flaky {
     inner: SharedBackend,
     plan: Mutex<Plan>,
+    clock: Option<Arc<dyn Clock>>,
+    late: Mutex<Vec<LateWrite>>,
 }
 
 #[derive(Default)]
@@ -67,6 +86,7 @@ struct Plan {
     faults: BTreeMap<u64, Fault>,
     away: bool,
     refusing: bool,
+    weather: Option<Arc<dyn Weather>>,
     made: Vec<Call>,
 }
 
@@ -80,7 +100,19 @@ impl Flaky {
     /// Wraps a backend; nothing fails yet.
     #[must_use]
     pub fn new(inner: SharedBackend) -> Self {
-        Self { inner, plan: Mutex::default() }
+        Self { inner, plan: Mutex::default(), clock: None, late: Mutex::default() }
+    }
+
+    /// Late writes land by this clock; without one they wait for [`Self::land_all`].
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Lets the weather decide from now on, or nobody.
+    pub fn set_weather(&self, weather: Option<Arc<dyn Weather>>) {
+        self.lock().weather = weather;
     }
 
     /// How many calls were made so far.
@@ -137,6 +169,7 @@ impl Flaky {
     pub fn clear(&self) {
         let mut plan = self.lock();
         plan.faults.clear();
+        plan.weather = None;
         plan.away = false;
         plan.refusing = false;
     }
@@ -147,37 +180,39 @@ impl Flaky {
 
     /// Numbers a call and tells what must go wrong with it; a delay is sat out right here.
     async fn begin(&self, operation: &'static str, key: &str) -> Option<Fault> {
-        let fault = {
-            let mut plan = self.lock();
-            let number = plan.made.len() as u64 + 1;
-            let fault = if plan.away { Some(Fault::Before) } else { plan.faults.remove(&number) };
-            plan.made.push(Call { number, operation, key: key.to_owned(), fault });
-            fault
-        };
-        if let Some(Fault::Delay(delay)) = fault {
+        self.land_due().await;
+        let fault = self.lock().next(operation, key);
+        if let Some(Fault::Delay(delay) | Fault::Hang(delay)) = fault {
             tokio::time::sleep(delay).await;
         }
         fault
     }
 
-    /// A call whose only faults are to fail before or after.
+    /// A call that fails before it began, after it ended, or not at all.
     async fn plain<T>(
         &self,
         operation: &'static str,
         key: &str,
         call: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
-        match self.begin(operation, key).await {
-            Some(Fault::Before) => Err(injected()),
-            Some(Fault::After) => {
-                // What the store answered is exactly what is lost.
-                drop(call.await);
-                Err(lost())
-            }
-            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage) | None => {
-                call.await
-            }
+        let fault = self.begin(operation, key).await;
+        if let Some(error) = fault.and_then(without_effect) {
+            return Err(error);
         }
+        let answer = call.await;
+        // What the store answered is exactly what is lost.
+        if fault == Some(Fault::After) { Err(lost()) } else { answer }
+    }
+}
+
+impl Plan {
+    /// Notes a call and tells what must go wrong with it.
+    fn next(&mut self, operation: &'static str, key: &str) -> Option<Fault> {
+        let number = self.made.len() as u64 + 1;
+        let planned = if self.away { Some(Fault::Before) } else { self.faults.remove(&number) };
+        let fault = planned.or_else(|| self.weather.as_ref()?.strike(operation, key));
+        self.made.push(Call { number, operation, key: key.to_owned(), fault });
+        fault
     }
 }
 
@@ -198,34 +233,41 @@ impl Backend for Flaky {
 
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
         let fault = self.begin("put", key).await;
-        if fault == Some(Fault::Before) {
-            return Err(injected());
+        if let Some(Fault::Late(delay)) = fault {
+            let bytes = body::collect(body, size_bytes).await?;
+            return Err(self.write_later(delay, LateCall::Put { key: key.to_owned(), bytes }));
+        }
+        if let Some(error) = fault.and_then(without_effect) {
+            return Err(error);
         }
         told(fault, self.inner.put(key, size_bytes, cut_in(fault, body)).await)
     }
 
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
         match self.begin("get", key).await {
-            Some(Fault::Before | Fault::Wrong404) => Err(injected()),
+            Some(Fault::Wrong404) => Err(injected()),
             Some(Fault::After) => Err(Error::Away("injected: the answer was lost".to_owned())),
             Some(Fault::Cut(after_bytes)) => Ok(cut(self.inner.get(key, span).await?, after_bytes)),
-            Some(Fault::Delay(_) | Fault::PartialBatch | Fault::ShortPage) | None => self.inner.get(key, span).await,
+            fault => match fault.and_then(without_effect) {
+                Some(error) => Err(error),
+                None => self.inner.get(key, span).await,
+            },
         }
     }
 
     async fn probe(&self, key: &str) -> Probe {
         match self.begin("probe", key).await {
-            Some(Fault::Before | Fault::After | Fault::Wrong404) => Probe::Unknown("injected: nobody knows".to_owned()),
-            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch | Fault::ShortPage) | None => {
-                self.inner.probe(key).await
-            }
+            Some(Fault::After | Fault::Wrong404) => Probe::Unknown("injected: nobody knows".to_owned()),
+            fault => match fault.and_then(without_effect) {
+                Some(error) => Probe::Unknown(error.to_string()),
+                None => self.inner.probe(key).await,
+            },
         }
     }
 
     async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
         let key = doomed.first().map(|doomed| doomed.key.as_str()).unwrap_or_default();
         match self.begin("delete_batch", key).await {
-            Some(Fault::Before) => vec![DeleteAnswer::Away(injected().to_string()); doomed.len()],
             _ if self.refuses_deletes() => vec![DeleteAnswer::Refused("injected: denied".to_owned()); doomed.len()],
             Some(Fault::After) => {
                 self.inner.delete_batch(doomed).await;
@@ -237,23 +279,25 @@ impl Backend for Flaky {
                 let answers = self.inner.delete_batch(&tried).await;
                 answers.into_iter().flat_map(|answer| [answer, away.clone()]).take(doomed.len()).collect()
             }
-            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::Wrong404 | Fault::ShortPage) | None => {
-                self.inner.delete_batch(doomed).await
-            }
+            fault => match fault.and_then(without_effect) {
+                Some(error) => vec![undone(&error); doomed.len()],
+                None => self.inner.delete_batch(doomed).await,
+            },
         }
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         match self.begin("list", prefix).await {
-            Some(Fault::Before | Fault::After | Fault::Wrong404) => Err(injected()),
+            Some(Fault::After | Fault::Wrong404) => Err(injected()),
             Some(Fault::ShortPage) => {
                 let mut page = self.inner.list(prefix, after, 1).await?;
                 page.truncated |= !page.items.is_empty();
                 Ok(page)
             }
-            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch) | None => {
-                self.inner.list(prefix, after, limit).await
-            }
+            fault => match fault.and_then(without_effect) {
+                Some(error) => Err(error),
+                None => self.inner.list(prefix, after, limit).await,
+            },
         }
     }
 
@@ -263,26 +307,34 @@ impl Backend for Flaky {
 
     async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
         let fault = self.begin("put_part", part.key).await;
-        if fault == Some(Fault::Before) {
-            return Err(injected());
+        if let Some(error) = fault.and_then(without_effect) {
+            return Err(error);
         }
         told(fault, self.inner.put_part(part, size_bytes, cut_in(fault, body)).await)
     }
 
     async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
-        self.plain("finish_upload", key, self.inner.finish_upload(key, upload, parts)).await
+        let fault = self.begin("finish_upload", key).await;
+        if let Some(Fault::Late(delay)) = fault {
+            let (key, upload, parts) = (key.to_owned(), upload.to_owned(), parts.to_vec());
+            return Err(self.write_later(delay, LateCall::Finish { key, upload, parts }));
+        }
+        if let Some(error) = fault.and_then(without_effect) {
+            return Err(error);
+        }
+        told(fault, self.inner.finish_upload(key, upload, parts).await)
     }
 
     async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
         match self.begin("abort_upload", key).await {
-            Some(Fault::Before) => DeleteAnswer::Away(injected().to_string()),
             Some(Fault::After) => {
                 self.inner.abort_upload(key, upload).await;
                 DeleteAnswer::Unknown(lost().to_string())
             }
-            Some(Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage) | None => {
-                self.inner.abort_upload(key, upload).await
-            }
+            fault => match fault.and_then(without_effect) {
+                Some(error) => undone(&error),
+                None => self.inner.abort_upload(key, upload).await,
+            },
         }
     }
 

@@ -8,7 +8,7 @@ pub mod idle_timeout;
 pub mod metered;
 pub mod retry;
 
-pub use flaky::{Fault, Flaky};
+pub use flaky::{Fault, Flaky, Weather};
 pub use idle_timeout::IdleTimeout;
 pub use metered::{Meter, Metered};
 pub use retry::{Retry, RetryOptions};

@@ -189,14 +189,18 @@ pub async fn a_requeued_write_finds_its_dead_letter(scene: &Scene) {
     scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
     let (token, claimed) = scene.claim(9).await;
     scene.settle(token, &claimed, &dead()).await;
-    scene.catalog.requeue(&intent, Some("v7")).await.expect("queued");
+    scene
+        .catalog
+        .requeue(&intent, &crate::Ended { backend_version: Some("v7".to_owned()), ..crate::Ended::default() })
+        .await
+        .expect("queued");
     assert_eq!((scene.booked().await, scene.queued().await), ((0, 5, 0), vec![]));
     let letters = all(scene).await;
     assert_eq!(letters[0].backend_version.as_deref(), Some("v7"));
-    scene.catalog.requeue(&intent, None).await.expect("queued");
+    scene.catalog.requeue(&intent, &crate::Ended::default()).await.expect("queued");
     assert_eq!(all(scene).await[0].backend_version.as_deref(), Some("v7"), "what is known is kept");
     discard(scene, &letters[0], Some("{}")).await;
-    scene.catalog.requeue(&intent, None).await.expect("queued");
+    scene.catalog.requeue(&intent, &crate::Ended::default()).await.expect("queued");
     assert_eq!(scene.booked().await, (0, 5, 0));
     assert_eq!(scene.catalog.written_off().await.expect("sums"), [], "they are a cleanup again");
 }
@@ -208,7 +212,7 @@ pub async fn a_requeue_meets_whatever_becomes_of_its_cleanup(scene: &Scene) {
         let intent = scene.staged(bucket, &format!("k{round}"), 5).await;
         scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
         let (token, claimed) = scene.claim(1).await;
-        let requeue = async || scene.catalog.requeue(&intent, None).await.expect("queued");
+        let requeue = async || scene.catalog.requeue(&intent, &crate::Ended::default()).await.expect("queued");
         let last = dead();
         tokio::join!(requeue(), scene.settle(token, &claimed, &last));
         // Whoever was first: the row was buried, or its claim had ended.

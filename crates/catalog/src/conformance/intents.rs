@@ -9,7 +9,7 @@ use s3o_model::intent::Intent;
 
 use super::refused;
 use super::scene::{LEASE, Scene, Standing, backend};
-use crate::{Cleanups, Identities, Intents, Late, Verdict};
+use crate::{Cleanups, Ended, Identities, Intents, Late, Verdict};
 
 const WINDOW: Duration = Duration::from_hours(1);
 
@@ -190,14 +190,15 @@ pub async fn a_requeued_write_is_booked_once(scene: &Scene) {
     scene.clock.advance(LEASE);
     scene.reap(9, WINDOW).await;
     for _ in 0..2 {
-        scene.catalog.requeue(&intent, Some("v7")).await.expect("queued");
+        let ended = Ended { backend_version: Some("v7".to_owned()), ..Ended::default() };
+        scene.catalog.requeue(&intent, &ended).await.expect("queued");
         assert_eq!((scene.booked().await, scene.queued().await.len()), ((0, 5, 0), 1));
     }
     let (token, claimed) = scene.claim(9).await;
     assert_eq!(claimed[0].backend_version.as_deref(), Some("v7"));
     scene.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await;
     assert_eq!(scene.booked().await, (0, 0, 0));
-    scene.catalog.requeue(&intent, None).await.expect("queued");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
     assert_eq!((scene.booked().await, scene.queued().await), ((0, 5, 0), vec![intent.physical_key]));
 }
 
@@ -206,9 +207,33 @@ pub async fn a_requeue_ends_the_claim(scene: &Scene) {
     let intent = scene.staged(scene.bucket("requeue").await, "a", 5).await;
     scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
     let (token, claimed) = scene.claim(9).await;
-    scene.catalog.requeue(&intent, None).await.expect("queued");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
     assert_eq!(scene.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await, 0);
     assert_eq!(scene.claim(9).await.1.len(), 1, "it is looked at again, at once");
+}
+
+/// A write that ended without an answer may still land, and may have left an upload.
+pub async fn a_requeued_write_is_waited_for(scene: &Scene) {
+    let intent = scene.staged(scene.bucket("requeue").await, "a", 5).await;
+    scene.clock.advance(LEASE);
+    scene.reap(9, WINDOW).await;
+    scene.clock.advance(WINDOW);
+    let (token, claimed) = scene.claim(9).await;
+    scene.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await;
+    let ended = Ended { upload: BackendUpload::Starting, late: Late::Within(WINDOW), ..Ended::default() };
+    scene.catalog.requeue(&intent, &ended).await.expect("queued");
+    let (_, claimed) = scene.claim(9).await;
+    assert_eq!(claimed[0].upload, BackendUpload::Starting);
+    assert_eq!(claimed[0].absent_ok_after, Some(scene.now().after(WINDOW)));
+}
+
+/// A write that was committed after all is in use.
+pub async fn a_committed_write_is_not_requeued(scene: &Scene) {
+    let intent = scene.staged(scene.bucket("requeue").await, "a", 5).await;
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("nothing to do");
+    scene.commit(&intent, WriteCondition::None).await.expect("committed");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("nothing to do");
+    assert_eq!((scene.booked().await, scene.queued().await.len()), ((5, 0, 0), 0));
 }
 
 /// The flag of a later change is for the reaper; a live owner commits, so the last commit wins.

@@ -62,7 +62,8 @@ macro_rules! conformance {
                 a_lease_holds_to_its_end, an_aborting_intent_has_lost_its_owner, copies_are_fenced_together,
                 a_reap_is_bounded, a_write_is_dropped_once,
                 what_is_known_of_an_upload_reaches_cleanup, a_requeued_write_is_booked_once,
-                a_requeue_ends_the_claim, a_superseded_owner_still_commits, a_takeover_ends_leases_and_claims;
+                a_requeue_ends_the_claim, a_requeued_write_is_waited_for, a_committed_write_is_not_requeued,
+                a_superseded_owner_still_commits, a_takeover_ends_leases_and_claims;
             cleanups: a_lane_knows_whether_it_has_work, a_row_that_waits_again_is_seen_at_once,
                 a_stray_row_is_seen_in_the_end, what_waits_is_seen_in_time, a_claim_takes_what_is_due_once,
                 a_settlement_releases_what_the_row_charged, a_settlement_judges_each_row,

@@ -9,7 +9,7 @@ use s3o_model::intent::{DeclaredDigests, Draft, Expired, Intent};
 use super::races::both;
 use super::scene::{LEASE, Scene, backend, md5_of};
 use super::{books, refused};
-use crate::{CommitPut, Committed, Error, Intents, Landed, Objects, Quotas, Unannounced, Verdict};
+use crate::{CommitPut, Committed, Ended, Error, Intents, Landed, Objects, Quotas, Unannounced, Verdict};
 
 const WINDOW: Duration = Duration::from_hours(1);
 
@@ -122,14 +122,14 @@ pub async fn an_unclear_write_waits(scene: &Scene) {
 pub async fn bytes_that_were_finished_are_not_queued(scene: &Scene) {
     let bucket = scene.bucket("back").await;
     let (intent, token, _) = left(scene, bucket, "a").await;
-    scene.catalog.requeue(&intent, None).await.expect("a look");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("a look");
     assert_eq!((scene.queued().await, scene.booked().await), (vec![], (0, 0, 5)), "the reaper holds it");
     promote(scene, &intent, token).await.expect("promoted");
-    scene.catalog.requeue(&intent, None).await.expect("a look");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("a look");
     assert_eq!((scene.queued().await, scene.booked().await), (vec![], (5, 0, 0)), "a location names it");
     assert!(scene.delete(bucket, "a").await);
     scene.clean_up().await;
-    scene.catalog.requeue(&intent, None).await.expect("queued");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
     assert_eq!((scene.queued().await, scene.booked().await), (vec![intent.physical_key], (0, 5, 0)), "nothing does");
 }
 
@@ -174,7 +174,11 @@ pub async fn unannounced_bytes_keep_the_limit(scene: &Scene) {
     scene.catalog.commit_put(first).await.expect("committed");
     refused(scene.catalog.commit_put(second).await, Verdict::NoRoom);
     assert_eq!(scene.booked().await, (5, 0, 0));
-    scene.catalog.requeue(&intent, Some("v1")).await.expect("queued");
+    scene
+        .catalog
+        .requeue(&intent, &Ended { backend_version: Some("v1".to_owned()), ..Ended::default() })
+        .await
+        .expect("queued");
     assert_eq!((scene.booked().await, scene.queued().await), ((5, 5, 0), vec![intent.physical_key]));
     scene.clean_up().await;
     assert_eq!(scene.booked().await, (5, 0, 0));

@@ -7,6 +7,7 @@ use s3o_model::ids::{ClaimToken, WriteId};
 use s3o_model::intent::{Expired, Intent};
 use s3o_model::names::BackendName;
 
+use super::Ended;
 use crate::error::Error;
 use crate::unit::{Row, Unit};
 use crate::{Catalog, params};
@@ -135,7 +136,7 @@ macro_rules! unnamed {
     };
 }
 
-pub(super) async fn requeue(catalog: &Catalog, intent: &Intent, backend_version: Option<&str>) -> Result<(), Error> {
+pub(super) async fn requeue(catalog: &Catalog, intent: &Intent, ended: &Ended) -> Result<(), Error> {
     // Whoever resolves the intent now is waited for.
     const NAMED: [&str; 3] = [
         "SELECT id FROM pending_objects WHERE backend_name = $1 AND physical_key = $2 /*lock*/",
@@ -169,19 +170,30 @@ pub(super) async fn requeue(catalog: &Catalog, intent: &Intent, backend_version:
     unit.run(
         concat!(
             "INSERT INTO cleanup_queue ",
-            "(backend_name, physical_key, size_bytes, stripe, reason, due, created_at, backend_version) ",
-            "SELECT $1, $2, CAST($3 AS BIGINT), 0, 'put_orphan', :now, :now, $4 WHERE ",
+            "(backend_name, physical_key, size_bytes, stripe, reason, due, created_at, backend_version, ",
+            "backend_upload, absent_ok_after) ",
+            "SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS BIGINT), 0, 'put_orphan', :now, :now, ",
+            "CAST($4 AS TEXT), CAST($5 AS TEXT), :now + CAST($6 AS BIGINT) WHERE ",
             unnamed!(),
             " ON CONFLICT (backend_name, physical_key) DO UPDATE SET due = excluded.due, ",
             "token = NULL, claimed_by = NULL, claimed_at = NULL, ",
-            "backend_version = COALESCE(excluded.backend_version, cleanup_queue.backend_version)"
+            "backend_version = COALESCE(excluded.backend_version, cleanup_queue.backend_version), ",
+            "backend_upload = COALESCE(cleanup_queue.backend_upload, excluded.backend_upload), ",
+            "absent_ok_after = COALESCE(excluded.absent_ok_after, cleanup_queue.absent_ok_after)"
         ),
-        params![&intent.backend, &intent.physical_key, intent.size_bytes, backend_version],
+        params![
+            &intent.backend,
+            &intent.physical_key,
+            intent.size_bytes,
+            ended.backend_version.as_ref(),
+            ended.upload.to_column(),
+            ended.late.window(),
+        ],
     );
     unit.run(
         "UPDATE cleanup_dlq SET backend_version = COALESCE($3, backend_version) \
          WHERE backend_name = $1 AND physical_key = $2",
-        params![&intent.backend, &intent.physical_key, backend_version],
+        params![&intent.backend, &intent.physical_key, ended.backend_version.as_ref()],
     );
     catalog.write(unit).await.map(drop)
 }

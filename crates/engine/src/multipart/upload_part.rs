@@ -10,7 +10,7 @@ use s3o_model::intent::IntentKind;
 use s3o_model::multipart::{PART_BYTES_MAX, PART_NUMBER_MAX, Upload};
 
 use super::UploadRef;
-use crate::write::{Fate, Target, WrittenBytes};
+use crate::write::{Target, WrittenBytes};
 use crate::{Declared, Engine, Error};
 
 /// A request to store a part.
@@ -82,11 +82,8 @@ impl Engine {
                 self.ring_for_cleanup();
                 Ok((stored, last_modified))
             }
-            Err(error) => match self.not_committed(&written, &error).await {
-                // The moment of the write went with the answer; the lease began close to it.
-                Fate::Committed => Ok((stored, self.now())),
-                Fate::NotCommitted => Err(error.into()),
-            },
+            // The moment of a write that was committed all the same went with the answer; it is now, nearly.
+            Err(error) => self.not_committed(&written, &error).await.of((stored, self.now()), error),
         }
     }
 }

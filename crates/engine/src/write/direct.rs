@@ -1,7 +1,7 @@
 //! Direct mode: bytes are written before any row knows of them. It saves one transaction a write,
 //! and a crash between the write and its commit leaks the bytes.
 
-use s3o_catalog::Error as CatalogError;
+use s3o_catalog::{Ended, Error as CatalogError};
 use s3o_model::cleanup::Reason;
 use s3o_model::placement::BackendView;
 use s3o_model::quota::Books;
@@ -19,18 +19,18 @@ pub(super) fn fill_in_room(views: &mut [BackendView], books: &[Books]) {
 
 impl Engine {
     /// What is done about bytes whose commit failed.
-    pub(super) async fn unannounced_not_committed(&self, written: &WrittenBytes, error: &CatalogError) {
+    pub(super) async fn unannounced_not_committed(&self, written: &WrittenBytes, error: &CatalogError, ended: &Ended) {
         match error {
             // They may be committed: queueing them could delete an object's only copy.
             CatalogError::Unknown(why) => self.sound_alarm(&written.staged, why),
-            _ => self.queue_unannounced(&written.staged, written.backend_version.as_deref()).await,
+            _ => self.queue_unannounced(&written.staged, ended).await,
         }
     }
 
     /// Queues bytes of a write that came to nothing; if that fails, nobody will find them but a
     /// comparison of the backend with the catalog.
-    pub(super) async fn queue_unannounced(&self, staged: &Staged, backend_version: Option<&str>) {
-        match self.intents.requeue(&staged.intent, backend_version).await {
+    pub(super) async fn queue_unannounced(&self, staged: &Staged, ended: &Ended) {
+        match self.intents.requeue(&staged.intent, ended).await {
             Ok(()) => self.ring_for_cleanup(),
             Err(error) => self.sound_alarm(staged, &error.to_string()),
         }

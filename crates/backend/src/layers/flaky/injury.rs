@@ -3,7 +3,7 @@
 use futures_util::{StreamExt, stream};
 
 use super::Fault;
-use crate::{BodyError, ByteStream, Error};
+use crate::{BodyError, ByteStream, DeleteAnswer, Error};
 
 pub(super) fn injected() -> Error {
     Error::Away("injected: the call never arrived".to_owned())
@@ -11,6 +11,27 @@ pub(super) fn injected() -> Error {
 
 pub(super) fn lost() -> Error {
     Error::Unknown("injected: the answer was lost".to_owned())
+}
+
+/// How a call fails that must not reach the store at all; `None` if it must.
+pub(super) fn without_effect(fault: Fault) -> Option<Error> {
+    match fault {
+        Fault::Before | Fault::Hang(_) => Some(injected()),
+        Fault::Refused => Some(Error::Refused("injected: not today".to_owned())),
+        Fault::Unknown | Fault::Late(_) => Some(lost()),
+        Fault::After | Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage => {
+            None
+        }
+    }
+}
+
+/// The same for one key that was to be deleted.
+pub(super) fn undone(error: &Error) -> DeleteAnswer {
+    match error {
+        Error::Refused(why) => DeleteAnswer::Refused(why.clone()),
+        Error::Unknown(why) => DeleteAnswer::Unknown(why.clone()),
+        other => DeleteAnswer::Away(other.to_string()),
+    }
 }
 
 /// Lets this many bytes through and then breaks.
@@ -33,13 +54,7 @@ pub(super) fn cut(body: ByteStream, after_bytes: u64) -> ByteStream {
 
 /// A body that the fault breaks on the way in, and what the caller is told of it.
 pub(super) fn cut_in(fault: Option<Fault>, body: ByteStream) -> ByteStream {
-    match fault {
-        Some(Fault::Cut(after_bytes)) => cut(body, after_bytes),
-        Some(
-            Fault::Before | Fault::After | Fault::Delay(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage,
-        )
-        | None => body,
-    }
+    if let Some(Fault::Cut(after_bytes)) = fault { cut(body, after_bytes) } else { body }
 }
 
 pub(super) fn told<T>(fault: Option<Fault>, answer: Result<T, Error>) -> Result<T, Error> {

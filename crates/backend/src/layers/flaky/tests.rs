@@ -1,9 +1,11 @@
 //! What each fault does and does not do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use s3o_model::clock::{ManualClock, Timestamp};
 use s3o_model::entropy::SeededEntropy;
 
 use super::{Fault, Flaky};
@@ -69,6 +71,36 @@ async fn a_wrong_404_proves_nothing_and_a_short_page_ends_nothing() {
     assert!(matches!(flaky.get("a", None).await.err(), Some(Error::Away(_))));
     let page = flaky.list("", None, 10).await.expect("listed");
     assert!(page.truncated && page.items.len() == 1);
+}
+
+#[tokio::test]
+async fn a_late_write_lands_when_its_time_has_come_and_not_before() {
+    let memory = Arc::new(Memory::new("memory".parse().expect("valid")));
+    let clock = Arc::new(ManualClock::starting_at(Timestamp::from_millis(0)));
+    let flaky = Flaky::new(memory.clone()).with_clock(clock.clone());
+    flaky.fail_call(1, Fault::Late(Duration::from_secs(10)));
+    assert!(matches!(put(&flaky, "a").await, Err(Error::Unknown(_))));
+    assert_eq!(flaky.probe("a").await, Probe::Absent);
+    clock.advance(Duration::from_secs(10));
+    assert!(matches!(flaky.probe("a").await, Probe::Present(_)));
+    flaky.fail_call(4, Fault::Late(Duration::from_hours(1)));
+    assert!(put(&flaky, "b").await.is_err());
+    assert_eq!(flaky.land_all().await, 1);
+    assert_eq!(memory.keys(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_unknown_or_hangs_has_no_effect() {
+    let (memory, flaky) = backend();
+    flaky.fail_call(1, Fault::Refused);
+    flaky.fail_call(2, Fault::Unknown);
+    flaky.fail_call(3, Fault::Hang(Duration::from_secs(5)));
+    assert!(matches!(put(&flaky, "a").await, Err(Error::Refused(_))));
+    assert!(matches!(put(&flaky, "a").await, Err(Error::Unknown(_))));
+    let began = tokio::time::Instant::now();
+    assert!(matches!(put(&flaky, "a").await, Err(Error::Away(_))));
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    assert!(memory.keys().is_empty());
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ async fn everyday_life(scene: &Scene) {
     scene.catalog.renew(&[intent.id], Duration::from_secs(9)).await.expect("renewed");
     scene.catalog.note_upload(intent.id, &BackendUpload::Starting).await.expect("noted");
     scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
-    scene.catalog.requeue(&intent, None).await.expect("queued");
+    scene.catalog.requeue(&intent, &crate::Ended::default()).await.expect("queued");
     assert_eq!(scene.waiting().await.lanes.len(), 1);
     let (token, claimed) = scene.claim(3).await;
     let later = Outcome::Wait { delay: Duration::ZERO, why: String::new() };

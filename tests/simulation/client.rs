@@ -1,0 +1,247 @@
+//! A client: it picks requests by chance, may hang up, and holds every answer against the ledger.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fastrand::Rng;
+use futures_util::stream::unfold;
+use s3o_engine::{BodyError, ByteStream, Engine, Error};
+use s3o_model::names::{BucketName, ObjectKey};
+
+use crate::journal::Journal;
+use crate::ledger::{HUGE, Ledger, SMALL};
+use crate::model::{Body, Condition, Request, Value};
+use crate::uploads::OpenUpload;
+
+/// What a client keeps over restarts of the server.
+pub struct Memory {
+    pub number: usize,
+    pub rng: Rng,
+    pub uploads: Vec<OpenUpload>,
+}
+
+/// What all clients share.
+pub struct Town {
+    pub ledger: Mutex<Ledger>,
+    pub journal: Journal,
+    /// Operations that are still to be started.
+    pub budget: Mutex<u64>,
+    /// Whether there are five mebibytes to copy parts from.
+    pub has_big: bool,
+}
+
+impl Town {
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one operation off the budget.
+    fn take(&self) -> bool {
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = *budget > 0;
+        *budget -= u64::from(left);
+        left
+    }
+
+    /// How many operations are left.
+    pub fn left(&self) -> u64 {
+        *self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client at work.
+#[derive(Clone)]
+pub struct Client {
+    pub town: Arc<Town>,
+    pub memory: Arc<Mutex<Memory>>,
+    pub engine: Engine,
+}
+
+pub fn bucket() -> BucketName {
+    "bucket".parse().expect("a name")
+}
+
+pub fn object_key(key: &str) -> ObjectKey {
+    key.parse().expect("a key")
+}
+
+/// What a request came to: an answer, or nothing because the client hung up.
+pub type Answer<T> = Option<Result<T, Error>>;
+/// The same, looked at.
+pub type Seen<'a, T> = Option<&'a Result<T, Error>>;
+
+impl Client {
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
+        draw(&mut self.memory().rng)
+    }
+
+    pub fn one_of(&self, many: u64) -> bool {
+        self.draw(|rng| rng.u64(..many)) == 0
+    }
+
+    pub fn pick(&self, keys: &[&'static str]) -> &'static str {
+        self.draw(|rng| keys[rng.usize(..keys.len())])
+    }
+
+    /// Any key, small ones mostly.
+    pub fn any_key(&self) -> &'static str {
+        if self.town.has_big && self.one_of(8) { self.pick(&HUGE) } else { self.pick(&SMALL) }
+    }
+
+    pub fn tell(&self, line: std::fmt::Arguments<'_>) {
+        let number = self.memory().number;
+        self.town.journal.tell(format_args!("client {number}: {line}"));
+    }
+
+    /// Works until the operations are used up.
+    pub async fn work(self) {
+        loop {
+            let think = self.draw(|rng| rng.u64(..150));
+            tokio::time::sleep(Duration::from_millis(think)).await;
+            if !self.town.take() {
+                return;
+            }
+            self.town.journal.count("operations");
+            self.operate().await;
+            self.bury_ghosts();
+        }
+    }
+
+    async fn operate(&self) {
+        match self.draw(|rng| rng.u8(..100)) {
+            0..26 => self.put().await,
+            26..30 => self.put_with_a_wrong_digest().await,
+            30..46 => self.get().await,
+            46..52 => self.head().await,
+            52..57 => self.list().await,
+            57..67 => self.delete().await,
+            67..71 => self.delete_many().await,
+            71..79 => self.copy().await,
+            _ => self.multipart().await,
+        }
+    }
+
+    /// Sends a request; an impatient client hangs up, and its future is dropped there.
+    pub async fn send<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Answer<T> {
+        let patience = self.draw(|rng| (rng.u8(..14) == 0).then(|| rng.u64(..40)));
+        let answer = match patience {
+            None => Some(work.await),
+            Some(millis) => tokio::time::timeout(Duration::from_millis(millis), work).await.ok(),
+        };
+        if answer.is_none() {
+            self.town.journal.count("fault client gone");
+            self.tell(format_args!("hangs up"));
+        }
+        if let Some(Err(Error::Internal(why))) = &answer {
+            panic!("an internal error: {why}");
+        }
+        answer
+    }
+
+    /// When no request's work is under way, what nobody waits for any more has come to its end.
+    fn bury_ghosts(&self) {
+        if self.engine.tasks().count() == 0 {
+            let mut ledger = self.town.ledger();
+            let abandoned = std::mem::take(&mut ledger.abandoned);
+            for request in abandoned {
+                ledger.lost(request);
+            }
+        }
+    }
+
+    /// A body that nobody else sends, in a few chunks with pauses; it breaks off when the client
+    /// hangs up.
+    pub fn fresh_bytes(&self, what: &str) -> Bytes {
+        let size = self.draw(|rng| match rng.u8(..10) {
+            0 => 0,
+            1..6 => rng.usize(1..60),
+            6..9 => rng.usize(60..1500),
+            _ => rng.usize(1500..6000),
+        });
+        let number = self.memory().number;
+        let mark = self.draw(|rng| rng.u64(..));
+        let line = format!("{mark:016x} {what} of client {number};");
+        Bytes::from(line.bytes().cycle().take(size).collect::<Vec<u8>>())
+    }
+
+    pub fn stream(&self, bytes: &Bytes, token: &Arc<()>) -> ByteStream {
+        let (pieces, pause) = self.draw(|rng| (rng.usize(1..4), rng.u64(..6)));
+        let size = bytes.len().div_ceil(pieces).max(1);
+        let chunks: Vec<Bytes> = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
+        let state = (chunks.into_iter(), Arc::downgrade(token));
+        Box::pin(unfold(state, move |(mut chunks, token)| async move {
+            if pause > 0 {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            if token.upgrade().is_none() {
+                return Some((Err(BodyError::Broken("the client hung up".to_owned())), (chunks, token)));
+            }
+            chunks.next().map(|chunk| (Ok(chunk), (chunks, token)))
+        }))
+    }
+
+    pub fn condition(&self, key: &'static str) -> Condition {
+        match self.draw(|rng| rng.u8(..8)) {
+            0 => Condition::IfAbsent,
+            1 => self.town.ledger().guess(key).map_or(Condition::IfAbsent, Condition::IfMatch),
+            _ => Condition::Always,
+        }
+    }
+
+    /// Holds the answer to a write against the ledger; says whether it was acknowledged.
+    pub fn settle<T>(&self, sent: &SentWrite, answer: Seen<'_, T>, written: impl Fn(&T) -> Value) -> bool {
+        let value = answer.and_then(|answer| answer.as_ref().ok()).and_then(written);
+        let mut ledger = self.town.ledger();
+        match answer {
+            Some(Ok(_)) => {
+                ledger.answered(sent.write, |_, seen| seen == value);
+                ledger.lost(sent.judged);
+                self.town.journal.count("writes acknowledged");
+                return true;
+            }
+            Some(Err(Error::PreconditionFailed(_) | Error::NoSuchKey)) => {
+                ledger.refused(sent.write);
+                let condition = sent.condition.clone();
+                ledger.answered(sent.judged, |_, seen| !condition.holds(seen));
+                self.town.journal.count("writes refused by their condition");
+            }
+            Some(Err(Error::NoRoom | Error::Body(_) | Error::Parts(_) | Error::NoSuchUpload)) => {
+                ledger.refused(sent.write);
+                ledger.lost(sent.judged);
+                self.town.journal.count("writes refused");
+            }
+            Some(Err(_)) => {
+                ledger.lost(sent.write);
+                ledger.lost(sent.judged);
+                self.town.journal.count("writes of unknown fate");
+            }
+            None => {
+                ledger.abandoned.push(sent.write);
+                ledger.lost(sent.judged);
+            }
+        }
+        false
+    }
+
+    pub fn sends(&self, key: &'static str, value: Value, condition: Condition, declared: bool) -> SentWrite {
+        let mut ledger = self.town.ledger();
+        let write = ledger.write(key, value, condition.clone(), declared);
+        SentWrite { write, judged: ledger.read(key), condition }
+    }
+
+    pub fn learn(&self, bytes: Bytes) -> Body {
+        self.town.ledger().bodies.learn_whole(bytes)
+    }
+}
+
+/// A write that is under way: its effect, and the look at what was there that judges its condition.
+pub struct SentWrite {
+    pub write: Request,
+    pub judged: Request,
+    pub condition: Condition,
+}

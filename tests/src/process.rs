@@ -1,0 +1,203 @@
+//! What a crash ends: the engine and the workers of one process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use s3o_backend::{Fleet, SharedBackend};
+use s3o_catalog::{Catalog, Cleanups, Driver, Error, Identities as _, Intents as _, Quotas as _};
+use s3o_engine::{Engine, EngineParts, IntentMetrics, Settings};
+use s3o_model::backoff::Backoff;
+use s3o_model::cleanup::Retries;
+use s3o_model::clock::Clock;
+use s3o_model::entropy::Entropy;
+use s3o_model::ids::{IdSource, InstanceId};
+use s3o_model::recovery::Recovery;
+use s3o_workers::{
+    Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Identity, IdentityParts, PendingReaper, QuotaAudit,
+    ReaperSettings, Verifier, VerifierParts, Watchdog, WatchdogSettings, Worker,
+};
+use tokio::sync::Notify;
+
+use crate::world::World;
+
+/// How long an intent holds.
+pub const LEASE: Duration = Duration::from_mins(5);
+/// How long a write whose answer was lost may still land.
+pub const LATE: Duration = Duration::from_hours(1);
+/// After how long a claim is free again.
+const CLAIM_GRACE: Duration = Duration::from_mins(5);
+
+/// One run of the program, without its doors.
+pub struct Process {
+    /// What does requests.
+    pub engine: Engine,
+    /// What runs by itself, in the order in which it is ticked.
+    pub workers: Vec<Arc<dyn Worker>>,
+    /// Who knows the backends; they take no writes before it attached them.
+    pub identity: Arc<Identity>,
+    /// The catalog.
+    pub catalog: Arc<Catalog>,
+    /// Where dead letters are disposed of.
+    pub office: DeadLetterOffice,
+    /// What checks the invariants.
+    pub verifier: Verifier,
+    parts: Parts,
+}
+
+impl Process {
+    /// Starts over what is there, as the program does: what the dead left is taken over.
+    pub async fn start(world: &World, driver: Arc<dyn Driver>, backends: Vec<SharedBackend>) -> Result<Self, Error> {
+        let catalog = Arc::new(Catalog::new(driver));
+        catalog.take_over().await?;
+        for site in &world.sites {
+            catalog.set_limit(&site.name(), site.limit_bytes).await?;
+        }
+        let fleet = Arc::new(Fleet::new(backends).expect("names that differ"));
+        let (clock, entropy) = (world.clock.clone(), world.entropy.clone());
+        let ids = IdSource::new(clock.clone(), entropy.clone());
+        let identity = Arc::new(Identity::new(IdentityParts {
+            identities: catalog.clone(),
+            fleet: fleet.clone(),
+            ids: ids.clone(),
+            clock: clock.clone(),
+            cluster: catalog.cluster_id("cluster").await?,
+            alarm: Arc::new(()),
+            max_age: HashMap::default(),
+        }));
+        let instance = InstanceId::new(ids.fresh());
+        let parts = Parts { clock, entropy, catalog, fleet, ids, identity, instance, bell: Arc::default() };
+        Ok(Self {
+            engine: parts.engine(),
+            workers: parts.workers(),
+            identity: parts.identity.clone(),
+            catalog: parts.catalog.clone(),
+            office: parts.office(),
+            verifier: parts.verifier(),
+            parts,
+        })
+    }
+
+    /// The worker that deletes, over this queue.
+    #[must_use]
+    pub fn cleanup_over(&self, cleanups: Arc<dyn Cleanups>) -> Cleanup {
+        Cleanup { cleanups, ..self.parts.cleanup() }
+    }
+}
+
+struct Parts {
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    catalog: Arc<Catalog>,
+    fleet: Arc<Fleet>,
+    ids: IdSource,
+    identity: Arc<Identity>,
+    instance: InstanceId,
+    bell: Arc<Notify>,
+}
+
+impl Parts {
+    /// Every worker; a new one is a line here.
+    fn workers(&self) -> Vec<Arc<dyn Worker>> {
+        vec![
+            Arc::new(self.pending_reaper()),
+            Arc::new(self.cleanup()),
+            self.identity.clone(),
+            Arc::new(QuotaAudit::new(self.catalog.clone(), DriftGauge::default(), self.bell.clone())),
+            Arc::new(self.watchdog()),
+        ]
+    }
+
+    fn engine(&self) -> Engine {
+        Engine::new(EngineParts {
+            catalog: self.catalog.clone(),
+            fleet: self.fleet.clone(),
+            ids: self.ids.clone(),
+            clock: self.clock.clone(),
+            instance: self.instance,
+            settings: Settings {
+                lease: LEASE,
+                late_write_window: LATE,
+                object_bytes_max: 1 << 40,
+                announce: true,
+                recovery: Recovery::Promote,
+            },
+            cleanup_bell: self.bell.clone(),
+            metrics: IntentMetrics::default(),
+            alarm: Arc::new(()),
+        })
+    }
+
+    fn pending_reaper(&self) -> PendingReaper {
+        PendingReaper {
+            intents: self.catalog.clone(),
+            objects: self.catalog.clone(),
+            fleet: self.fleet.clone(),
+            identity: self.identity.clone(),
+            ids: self.ids.clone(),
+            metrics: IntentMetrics::default(),
+            settings: ReaperSettings {
+                batch_size: 100,
+                concurrency: 4,
+                hold: LEASE,
+                rest_min: Duration::from_mins(1),
+                late_write_window: LATE,
+                recovery: Recovery::Promote,
+            },
+            cleanup_bell: self.bell.clone(),
+        }
+    }
+
+    fn cleanup(&self) -> Cleanup {
+        Cleanup {
+            cleanups: self.catalog.clone(),
+            contents: self.catalog.clone(),
+            fleet: self.fleet.clone(),
+            identity: self.identity.clone(),
+            ids: self.ids.clone(),
+            instance: self.instance,
+            clock: self.clock.clone(),
+            entropy: self.entropy.clone(),
+            settings: CleanupSettings {
+                batch_size: 1000,
+                concurrency: 4,
+                claim_grace_period: CLAIM_GRACE,
+                reader_grace: Duration::from_mins(1),
+                retries: Retries {
+                    backoff: Backoff { min: Duration::from_mins(1), max: Duration::from_mins(10) },
+                    max_attempts: 10,
+                },
+            },
+        }
+    }
+
+    fn watchdog(&self) -> Watchdog {
+        Watchdog {
+            cleanups: self.catalog.clone(),
+            objects: self.catalog.clone(),
+            ids: self.ids.clone(),
+            settings: WatchdogSettings { claim_grace_period: CLAIM_GRACE, stuck_after: Duration::from_hours(2) },
+            cleanup_bell: self.bell.clone(),
+        }
+    }
+
+    fn office(&self) -> DeadLetterOffice {
+        DeadLetterOffice {
+            letters: self.catalog.clone(),
+            fleet: self.fleet.clone(),
+            identity: self.identity.clone(),
+            ids: self.ids.clone(),
+            clock: self.clock.clone(),
+            cleanup_bell: self.bell.clone(),
+        }
+    }
+
+    fn verifier(&self) -> Verifier {
+        Verifier::new(VerifierParts {
+            verification: self.catalog.clone(),
+            quotas: self.catalog.clone(),
+            fleet: self.fleet.clone(),
+            identity: self.identity.clone(),
+        })
+    }
+}
