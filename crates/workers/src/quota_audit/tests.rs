@@ -12,7 +12,7 @@ use crate::testing::{counted, scene, told};
 use crate::{Report, Worker as _};
 
 fn audit(scene: &Scene, registry: &mut Registry) -> QuotaAudit {
-    QuotaAudit::new(Arc::new(scene.catalog.clone()), DriftGauge::register(registry), Arc::default())
+    QuotaAudit::new(Arc::new(scene.catalog.clone()), DriftGauge::register(registry, std::iter::empty()), Arc::default())
 }
 
 /// Ticks until nothing more waits; how often is returned, too.
