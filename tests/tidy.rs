@@ -159,3 +159,25 @@ fn results_are_not_thrown_away() {
     }
     complain(&faults);
 }
+
+/// A cascade would forget rows that name bytes, and nobody would ever delete those.
+#[test]
+fn no_row_goes_because_another_went() {
+    let mut folders = vec![root().join("crates/catalog/src/migrations")];
+    let mut read = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "sql") {
+                let text = fs::read_to_string(&path).expect("text").to_uppercase();
+                for word in ["CASCADE", "DEFERRABLE", "CREATE TRIGGER"] {
+                    assert!(!text.contains(word), "{}: {word}", path.display());
+                }
+                read += 1;
+            }
+        }
+    }
+    assert!(read >= 10, "found only {read} migrations");
+}

@@ -96,6 +96,8 @@ def bytes_on_the_store(server):
 
 def test_the_tenth_refusal_is_the_last_and_a_retry_drains(server, gate):
     letters = bury_two(server, gate)
+    # The first two rows that the queue ever had.
+    assert {letter["original_id"] for letter in letters} == {1, 2}
     for letter in letters:
         moments = [moment for moment, key in gate.asked if key == letter["physical_key"]]
         assert len(moments) == ATTEMPTS, "one request for each attempt"
@@ -147,6 +149,7 @@ def test_a_store_that_is_away_makes_no_dead_letters(server, gate):
     listed = json.loads(command(server, "cleanup", "list", "--json").stdout)["items"]
     assert [(row["attempts"], row["backend"], row["reason"]) for row in listed] == [(0, "store", "delete")] * 2
     assert ask(server, "GET", "/dlq") == (200, {"items": [], "next": None})
+    assert server.metrics()['s3o_cleanup_queue_processed_total{status="deferred"}'] > 0
     gate.refuses_deletes = False
     gate.open()
     started = time.monotonic()

@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
-from facts import body_of, keys_of, read
+from facts import PART_BYTES_MIN, body_of, keys_of, multipart, read, refused
 from polling import eventually
 from raw_client import assert_refused
+from rest import QUICK
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -53,6 +54,44 @@ def test_a_backend_whose_quota_is_used_up_answers_507(own_server):
     assert keys_of(server.s3(), "bucket") == ["kept"]
     server.s3().delete_object(Bucket="bucket", Key="kept")
     eventually(lambda: server.run_worker("cleanup") and put(server, 700_000).status == 200, 15, 0.1)
+
+
+def test_what_fits_nowhere_is_refused_before_its_body_is_read(own_server):
+    server = own_server()
+    server.config["backends"] = [{"name": "disk", "kind": "fs", "quota": "1MiB", "root": str(server.root)}]
+    server.start()
+    server.s3().create_bucket(Bucket="bucket")
+    raw = server.raw()
+    asked = {"Content-Length": str(2 << 20), "Expect": "100-continue"}
+    target, headers, _ = raw.prepare("PUT", "/bucket/new", headers=asked)
+    with contextlib.closing(raw.connect()) as connection:
+        raw.start(connection, "PUT", target, headers)
+        # Not a byte of the body was sent.
+        assert_refused(raw.finish(connection), 507, "InsufficientStorage", "/bucket/new")
+    assert server.rows("SELECT 1 FROM pending_objects") == [] and server.files() == set()
+
+
+def test_parts_land_wherever_there_is_room(own_server):
+    server = own_server(settings=QUICK)
+    roots = [server.root, server.folder / "second"]
+    server.config["backends"] = [
+        {"name": f"disk-{number}", "kind": "fs", "root": str(root), "quota": "6MiB"} for number, root in enumerate(roots)
+    ]
+    server.start()
+    s3 = server.s3()
+    s3.create_bucket(Bucket="bucket")
+    s3.put_object(Bucket="bucket", Key="object", Body=b"old")
+    parts = [body_of(PART_BYTES_MIN, number) for number in range(2)]
+    multipart(s3, "bucket", "object", parts)
+    assert read(s3, "bucket", "object") == b"".join(parts)
+    homes = server.rows("SELECT backend_name FROM object_locations WHERE size_bytes > 3 ORDER BY backend_name")
+    assert homes == [("disk-0",), ("disk-1",)]
+    # A third part fits nowhere; what is there stays.
+    upload = {"Bucket": "bucket", "Key": "object"}
+    upload["UploadId"] = s3.create_multipart_upload(**upload)["UploadId"]
+    with refused("InsufficientStorage", 507):
+        s3.upload_part(**upload, PartNumber=1, Body=body_of(PART_BYTES_MIN, "third"))
+    assert read(s3, "bucket", "object") == b"".join(parts)
 
 
 def test_a_full_disk_answers_507_and_keeps_what_it_has(disk):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from facts import body_of, multipart, PART_BYTES_MIN
+from facts import PART_BYTES_MIN, body_of, multipart, read
 from rest import QUICK, settle
 
 # Name without the ending that counters carry, type, labels.
@@ -14,6 +14,9 @@ CONTRACT = {
     "s3o_admission_rejections": ("counter", set()),
     "s3o_backend_requests": ("counter", {"backend", "operation", "outcome"}),
     "s3o_backend_duration_seconds": ("histogram", {"backend", "operation"}),
+    "s3o_backend_ingress_bytes": ("counter", {"backend"}),
+    "s3o_backend_egress_bytes": ("counter", {"backend"}),
+    "s3o_audit_dropped": ("counter", set()),
     "s3o_catalog_units": ("counter", set()),
     "s3o_catalog_commits": ("counter", set()),
     "s3o_worker_runs": ("counter", {"worker", "outcome"}),
@@ -28,6 +31,7 @@ CONTRACT = {
     "s3o_quota_reserved_bytes": ("gauge", {"backend"}),
     "s3o_quota_orphan_bytes": ("gauge", {"backend"}),
     "s3o_quota_drift_bytes": ("gauge", {"backend"}),
+    "s3o_quota_written_off_bytes": ("gauge", {"backend"}),
     "s3o_cleanup_queue_depth": ("gauge", set()),
     "s3o_cleanup_queue_processed": ("counter", {"status"}),
     "s3o_cleanup_queue_stale_claims_recovered": ("counter", {"backend"}),
@@ -68,6 +72,7 @@ def labels_of(text, name):
 def some_of_everything(server):
     s3 = server.s3()
     s3.put_object(Bucket="bucket", Key="kept", Body=body_of(1000))
+    assert read(s3, "bucket", "kept") == body_of(1000)
     s3.put_object(Bucket="bucket", Key="gone", Body=body_of(1000))
     multipart(s3, "bucket", "joined", [body_of(PART_BYTES_MIN), b"end"])
     s3.delete_object(Bucket="bucket", Key="gone")
@@ -104,6 +109,21 @@ def test_what_is_counted_is_what_happened(server):
     assert samples['s3o_quota_bytes_used{backend="disk"}'] == 1000 + PART_BYTES_MIN + 3
     assert samples['s3o_quota_bytes_limit{backend="disk"}'] == 1 << 30
     assert samples["s3o_pending_intents_depth"] == samples["s3o_cleanup_queue_depth"] == 0
+    failures = {name: value for name, value in samples.items() if name.startswith("s3o_cleanup_enqueue_failures_total")}
+    assert len(failures) == 2 and not any(failures.values()), failures
+
+
+def test_bytes_that_went_before_are_counted_apart(server):
+    s3 = server.s3()
+    s3.put_object(Bucket="bucket", Key="gone", Body=body_of(1000))
+    [name] = server.files()
+    (server.root / name).unlink()
+    s3.delete_object(Bucket="bucket", Key="gone")
+    settle(server)
+    samples = server.metrics()
+    assert samples['s3o_cleanup_queue_processed_total{status="success_absent"}'] == 1
+    assert samples['s3o_cleanup_queue_processed_total{status="success"}'] == 0
+    assert samples['s3o_quota_orphan_bytes{backend="disk"}'] == 0
 
 
 def test_a_backend_without_a_limit_shows_none(own_server):

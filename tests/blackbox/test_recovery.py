@@ -13,7 +13,7 @@ from catalogs import PostgresCatalog
 from facts import body_of, keys_of, read, refused
 from gatekeeper import Gatekeeper
 from polling import eventually
-from rest import QUICK, settle
+from rest import QUICK, settle, stored
 
 BODY = body_of(3000, "cut off")
 SHA256 = base64.b64encode(hashlib.sha256(BODY).digest()).decode()
@@ -148,6 +148,7 @@ def test_what_nobody_can_tell_waits_for_the_store(server, gate):
     ambiguous = lambda: server.metrics()['s3o_pending_intents_resolved_total{status="ambiguous"}']
     eventually(lambda: server.run_worker("pending_reaper") and ambiguous(), 20, 0.05, "nothing is ambiguous")
     assert server.rows("SELECT state FROM pending_objects") == [("aborting",)]
+    assert server.metrics()["s3o_pending_intents_depth"] == 1
     gate.open()
     recovered(server)
     assert read(server.s3(), "bucket", "unclear") == BODY
@@ -170,6 +171,17 @@ def test_direct_mode_leaks_what_a_crash_cuts_off_and_nothing_else(own_server, ga
     settle(server)
     assert server.metrics()["s3o_pending_intents_enqueued_total"] == 0
     assert server.rows("SELECT 1 FROM pending_objects") == []
+    before = stored(server)
+    cut_off(server, gate, "leaked", ChecksumSHA256=SHA256)
+    server.start()
+    server.run_worker("pending_reaper")
+    server.run_worker("cleanup")
+    (leaked,) = stored(server) - before
+    assert "leaked" in leaked and keys_of(server.s3(), "bucket") == ["kept"]
+    assert server.rows("SELECT 1 FROM cleanup_queue") == []
+    _, body = server.admin("POST", "/admin/api/verify?deep=true")
+    found = {check["invariant"]: check["samples"] for check in json.loads(body)["checks"] if check["violations"]}
+    assert leaked in " ".join(found["I3"]), "only a comparison of the store with the catalog finds it"
 
 
 @pytest.mark.alone

@@ -42,6 +42,24 @@ def test_hundreds_of_slow_uploads_keep_nobody_waiting(own_server):
     eventually(lambda: server.rows(staged)[0][0] == 0, 30, message="uploads that were given up left intents")
 
 
+def test_a_write_that_outlives_many_leases_is_left_alone(own_server):
+    leases = {"min_age": "600ms", "reaper_tick": "100ms", "late_write_window": "100ms"}
+    server = own_server(settings={"write_path": {"pending_intents": leases}}).start()
+    server.s3().create_bucket(Bucket="bucket")
+    raw = server.raw()
+    target, headers, _ = raw.prepare("PUT", "/bucket/slow", headers={"Content-Length": "6000"})
+
+    def pieces():
+        for _ in range(6):
+            yield b"s" * 1000
+            time.sleep(0.6)
+            server.run_worker("pending_reaper")
+
+    assert raw.send("PUT", target, headers, pieces()).status == 200
+    assert raw.request("GET", "/bucket/slow").body == b"s" * 6000
+    assert server.metrics()['s3o_pending_intents_resolved_total{status="dropped"}'] == 0
+
+
 def test_a_hang_up_signal_does_not_end_the_server(own_server):
     server = own_server().start()
     os.kill(server.process.pid, signal.SIGHUP)

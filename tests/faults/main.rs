@@ -4,6 +4,8 @@
 mod counts;
 mod dead_letters;
 mod each_call;
+mod late;
 mod late_writes;
 mod overtaken;
+mod strangers;
 mod verify;

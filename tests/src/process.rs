@@ -78,6 +78,12 @@ impl Process {
         })
     }
 
+    /// The worker that resolves intents.
+    #[must_use]
+    pub fn pending_reaper(&self) -> PendingReaper {
+        self.parts.pending_reaper()
+    }
+
     /// The worker that deletes, over this queue.
     #[must_use]
     pub fn cleanup_over(&self, cleanups: Arc<dyn Cleanups>) -> Cleanup {

@@ -1,6 +1,7 @@
 //! What a configuration may say, and what it is told when it may not.
 
 use super::{BackendKind, Config, Database};
+use s3o_model::recovery::Recovery;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,8 +23,13 @@ fn the_embedded_configuration_keeps_everything_below_one_folder() {
 #[test]
 fn defaults_are_those_of_the_reference() {
     let config = parse(DISK).expect("valid");
+    assert!(config.intents.enabled && config.intents.recovery == Recovery::Promote);
     assert_eq!(config.intents.min_age, Duration::from_mins(5));
-    assert_eq!(config.cleanup.batch_size, 1000);
+    assert_eq!((config.intents.reaper_tick, config.intents.batch_size), (Duration::from_mins(1), 100));
+    assert_eq!(config.intents.late_write_window, Duration::from_hours(1));
+    assert_eq!((config.cleanup.interval, config.cleanup.batch_size), (Duration::from_mins(1), 1000));
+    assert_eq!(config.cleanup.claim_grace_period, Duration::from_mins(5));
+    assert_eq!(config.cleanup.retries.backoff.min, Duration::from_mins(1));
     assert_eq!(config.cleanup.retries.backoff.max, Duration::from_hours(24));
     assert_eq!(config.cleanup.retries.max_attempts, 10);
     assert_eq!(config.cleanup.multipart_stale_timeout, Duration::from_hours(24));
