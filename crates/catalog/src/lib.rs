@@ -24,6 +24,8 @@ mod overview;
 mod quotas;
 mod release;
 mod runs;
+#[cfg(test)]
+mod sabotage;
 pub mod unit;
 mod uploads;
 mod verification;

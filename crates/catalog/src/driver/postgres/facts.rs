@@ -25,7 +25,7 @@ async fn fresh_schema() -> String {
     name
 }
 
-async fn scene() -> Scene {
+pub(crate) async fn scene() -> Scene {
     let schema = fresh_schema().await;
     let clock = clock();
     let options = PostgresOptions {

@@ -3,7 +3,7 @@
 
 mod dialect;
 #[cfg(test)]
-mod facts;
+pub(crate) mod facts;
 mod migrate;
 mod run;
 mod value;

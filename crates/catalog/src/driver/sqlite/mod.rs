@@ -4,7 +4,7 @@
 //! group forms while the last one is in flight. Nothing is acknowledged before its COMMIT.
 
 #[cfg(test)]
-mod facts;
+pub(crate) mod facts;
 mod open;
 mod readers;
 mod statement;

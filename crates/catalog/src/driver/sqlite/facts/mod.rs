@@ -29,7 +29,7 @@ fn threaded_scene() -> Ready<Scene> {
     ready(scene(Mode::Threaded))
 }
 
-fn inline_scene() -> Ready<Scene> {
+pub(crate) fn inline_scene() -> Ready<Scene> {
     ready(scene(Mode::Inline))
 }
 

@@ -1,0 +1,239 @@
+//! What only locks keep apart: two sessions of PostgreSQL, one of them held up in the middle of its unit. SQLite has one
+//! writer and no such middle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use s3o_model::cleanup::Outcome;
+use s3o_model::conditions::WriteCondition;
+use s3o_model::ids::{BucketId, ClaimToken};
+use s3o_model::intent::Intent;
+
+use super::Cut::{Guard, Words};
+use super::{Told, behind, broken, safeties, told};
+use crate::conformance::scene::{LEASE, Scene, backend};
+use crate::unit::{Answer, Row, Statement, Unit};
+use crate::{
+    Audits, Buckets, Cleanups, CommitPut, Contents, Driver, Effort, Error, Identities, Intents, Landed, Late, Objects,
+    PartSource, Quotas, Settlement, StaleUploads, Uploads,
+};
+
+const OVER: &str = "the limit was exceeded";
+const TWO_HANDS: &str = "two hold one row at a time";
+const TOLD_TWICE: &str = "two tell that they settled one row";
+const IN_USE: &str = "an upload in use was aborted";
+const NO_BUCKET: &str = "an upload is open in a bucket that is gone";
+const FROZEN: &str = "a write began after its backend was frozen";
+const OUTLIVED: &str = "an object outlived a later delete";
+
+safeties! { [postgres]
+    room_is_judged_by_one_at_a_time by two_stages_meet: "stage",
+        [Words("stripe = $2 /*lock*/", "stripe = $2")], [OVER];
+    a_claim_skips_what_others_take by two_claims_meet: "claim_cleanups",
+        [Words(" /*skip*/", "")], [TWO_HANDS];
+    a_settlement_holds_what_it_tells by a_settlement_meets_a_freed_claim: "settle_cleanups",
+        [Words("ORDER BY id /*lock*/", "ORDER BY id")], [TOLD_TWICE];
+    a_part_holds_its_upload_open by a_part_meets_abort: "commit_part",
+        [Words(" /*share*/", "")], [broken::LEFTOVER];
+    a_stale_upload_is_held_while_it_is_judged by a_part_meets_a_stale_abort: "abort_stale_upload",
+        [Words(" /*lock*/", "")], [IN_USE];
+    an_upload_holds_its_bucket by an_upload_meets_the_delete_of_its_bucket: "create_upload",
+        [Words(" /*share*/", "")], [NO_BUCKET];
+    a_write_holds_its_backend_open by a_stage_meets_a_freeze: "stage",
+        [Words("draining = 0 /*share*/", "draining = 0")], [FROZEN];
+    a_delete_looks_once_more by a_delete_meets_a_promotion: "delete_object",
+        [Guard("SELECT key FROM objects WHERE bucket_id = $1 AND key = $2")], [OUTLIVED];
+    a_recount_holds_what_it_counts by a_recount_meets_a_copy: "recount",
+        [Words(" /*lock*/", "")], [broken::COUNT];
+    joined_content_is_taken_apart_by_one by two_expansions_meet: "expand_joined",
+        [Words(" /*lock*/", "")], [broken::COUNT];
+}
+
+/// How long a unit is held up, and how long the other waits before it begins.
+const HELD_SECONDS: &str = "SELECT CAST(pg_sleep(0.6) AS TEXT)";
+const HEAD_START: Duration = Duration::from_millis(200);
+
+/// A driver that holds the units of one name up behind one of their statements.
+struct HeldUp {
+    inner: Arc<dyn Driver>,
+    unit: &'static str,
+    behind: &'static str,
+}
+
+#[async_trait]
+impl Driver for HeldUp {
+    async fn write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
+        let place = unit.statements.iter().position(|statement| statement.sql.contains(self.behind));
+        let Some(place) = place.filter(|_| unit.name == self.unit) else { return self.inner.write(unit).await };
+        unit.statements.insert(place + 1, Statement { sql: HELD_SECONDS, params: vec![], guard: None });
+        let mut answers = self.inner.write(unit).await?;
+        answers.remove(place + 1);
+        Ok(answers)
+    }
+
+    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        self.inner.read(query).await
+    }
+
+    fn stripes(&self) -> u32 {
+        self.inner.stripes()
+    }
+
+    fn effort(&self) -> Effort {
+        self.inner.effort()
+    }
+}
+
+fn held_up(scene: &Scene, unit: &'static str, words: &'static str) -> Scene {
+    behind(scene, |inner| Arc::new(HeldUp { inner, unit, behind: words }))
+}
+
+/// Runs both, the second while the first is held up.
+async fn meet<A, B>(held: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+    futures_util::future::join(held, async {
+        tokio::time::sleep(HEAD_START).await;
+        other.await
+    })
+    .await
+}
+
+async fn two_stages_meet(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    scene.catalog.set_limit(&backend("disk"), Some(9)).await.expect("set");
+    let slow = held_up(scene, "stage", "SET reserved_bytes");
+    let (one, other) = (scene.intent(bucket, "a", 5), scene.intent(bucket, "b", 5));
+    let (first, second) = meet(slow.try_stage(&one), scene.try_stage(&other)).await;
+    told(first.is_ok() && second.is_ok(), OVER)
+}
+
+/// A write given up: one row in the queue.
+async fn queued(scene: &Scene) -> Intent {
+    let bucket = scene.bucket("house").await;
+    let intent = scene.staged(bucket, "a", 5).await;
+    scene.catalog.drop_write(intent.write, Late::No).await.expect("given up");
+    intent
+}
+
+async fn two_claims_meet(scene: &Scene) -> Told {
+    queued(scene).await;
+    let slow = held_up(scene, "claim_cleanups", "UPDATE cleanup_queue");
+    let (first, second) = meet(slow.claim(9), scene.claim(9)).await;
+    told(first.1.len() + second.1.len() > 1, TWO_HANDS)
+}
+
+/// Somebody frees the claim and settles the row while its first holder is about to.
+async fn a_settlement_meets_a_freed_claim(scene: &Scene) -> Told {
+    queued(scene).await;
+    let (token, claimed) = scene.claim(9).await;
+    let settlements: Vec<Settlement> =
+        claimed.iter().map(|row| Settlement { id: row.id, outcome: Outcome::Done }).collect();
+    let slow = held_up(scene, "settle_cleanups", "SELECT id FROM cleanup_queue");
+    let other = async {
+        scene.catalog.free_stale_claims(Duration::ZERO, scene.token()).await.expect("freed");
+        let (token, again) = scene.claim(9).await;
+        scene.settle(token, &again, &Outcome::Done).await
+    };
+    let (first, second) = meet(slow.catalog.settle_cleanups(token, &settlements), other).await;
+    told(first.expect("settled").len() + second > 1, TOLD_TWICE)
+}
+
+async fn a_part_meets_abort(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let upload = scene.upload(bucket, "a").await;
+    let part = scene.staged_part(upload, 1, 5).await;
+    let slow = held_up(scene, "commit_part", "FROM multipart_uploads");
+    let (_, aborted) = meet(slow.commit_part(&part), scene.catalog.abort_upload(upload)).await;
+    aborted.expect("aborted");
+    Told::new()
+}
+
+async fn a_part_meets_a_stale_abort(scene: &Scene) -> Told {
+    const TIMEOUT: Duration = Duration::from_hours(24);
+    let bucket = scene.bucket("house").await;
+    let upload = scene.upload(bucket, "a").await;
+    scene.clock.advance(TIMEOUT + Duration::from_secs(1));
+    let content = scene.put(bucket, "b", 5).await;
+    let part = scene.part_of(upload, 1, (content, 5), PartSource::Range { offset: 0 });
+    let slow = held_up(scene, "commit_part", "INSERT INTO multipart_parts");
+    let (part, aborted) =
+        meet(slow.catalog.commit_part(part), scene.catalog.abort_stale_upload(upload, TIMEOUT)).await;
+    part.expect("acknowledged");
+    told(aborted.expect("a look").is_some(), IN_USE)
+}
+
+async fn an_upload_meets_the_delete_of_its_bucket(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let slow = held_up(scene, "create_upload", "FROM buckets");
+    let (_, deleted) = meet(slow.upload(bucket, "a"), scene.catalog.delete_bucket(bucket)).await;
+    told(deleted.is_ok(), NO_BUCKET)
+}
+
+/// The freeze is answered while the write is still on its way to its commit.
+async fn a_stage_meets_a_freeze(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let (slow, intent) = (held_up(scene, "stage", "FROM backends"), scene.intent(bucket, "a", 5));
+    let freeze = async {
+        scene.catalog.set_frozen(&backend("disk"), Some("another disk")).await.expect("frozen");
+        scene.number("SELECT count(*) FROM pending_objects").await
+    };
+    let (staged, announced) = meet(slow.try_stage(&intent), freeze).await;
+    told(staged.is_ok() && announced == 0, FROZEN)
+}
+
+async fn promote(scene: &Scene, intent: &Intent, token: ClaimToken) -> Result<(), Error> {
+    let landed = Landed::Reaped { write: intent.write, copies: 1, token };
+    let put = CommitPut { landed, ..scene.put_of(intent, WriteCondition::None) };
+    scene.catalog.commit_put(put).await.map(drop)
+}
+
+async fn is_there(scene: &Scene) -> bool {
+    scene.resolve("house", "a").await.object.is_some()
+}
+
+/// The write is finished after the delete looked for the object's row, and before it looked for intents.
+async fn a_delete_meets_a_promotion(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let intent = scene.staged(bucket, "a", 5).await;
+    scene.clock.advance(LEASE);
+    let token = scene.token();
+    scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed");
+    let slow = held_up(scene, "delete_object", "UPDATE objects SET token");
+    let (_, promoted) = meet(slow.delete(bucket, "a"), promote(scene, &intent, token)).await;
+    promoted.expect("promoted before the delete");
+    told(is_there(scene).await, OUTLIVED)
+}
+
+async fn a_recount_meets_a_copy(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let content = scene.put(bucket, "a", 5).await;
+    // Only a count that is wrong is put right.
+    scene.change("UPDATE contents SET ref_count = ref_count + 3", vec![]).await;
+    let slow = held_up(scene, "commit_copy", "ref_count + 1");
+    let (copied, recounted) =
+        meet(slow.copy((content, 5), bucket, "b"), scene.catalog.recount(&[content])).await;
+    copied.expect("copied");
+    recounted.expect("recounted");
+    Told::new()
+}
+
+/// A joined object's only piece, which another object shares.
+async fn shared_piece(scene: &Scene, bucket: BucketId) {
+    let content = scene.put(bucket, "a", 5).await;
+    scene.copy((content, 5), bucket, "b").await.expect("copied");
+    let upload = scene.upload(bucket, "joined").await;
+    let part = scene.part_of(upload, 1, (content, 5), PartSource::Range { offset: 0 });
+    scene.catalog.commit_part(part).await.expect("committed");
+    scene.complete(upload, &[(1, content)]).await.expect("completed");
+    assert!(scene.delete(bucket, "joined").await);
+}
+
+async fn two_expansions_meet(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    shared_piece(scene, bucket).await;
+    let slow = held_up(scene, "expand_joined", "SET ref_count");
+    let expand = |scene: Scene| async move { scene.catalog.expand_joined(Duration::ZERO).await };
+    let (first, second) = meet(expand(slow), expand(scene.clone())).await;
+    first.and(second).expect("steps");
+    Told::new()
+}
