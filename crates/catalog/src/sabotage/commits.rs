@@ -23,7 +23,7 @@ const LOST_UPDATE: &str = "an object was displaced against the condition";
 const OTHER_VERSION: &str = "another version got the tags";
 const UNKNOWN_UPLOAD: &str = "an upload begins at a backend that no row knows of";
 
-safeties! { [sqlite, postgres]
+safeties! { [sqlite]
     a_writer_commits_only_what_it_holds by a_reaped_write_is_committed: "commit_put",
         [Guard("WHERE write_id = $1 AND state = 'open'")], [NO_BYTES, broken::NOWHERE];
     a_reaper_commits_only_what_it_holds by a_given_up_write_is_promoted: "commit_put",

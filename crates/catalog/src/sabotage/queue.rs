@@ -16,7 +16,7 @@ const TWO_HANDS: &str = "two hold one row at a time";
 const CLAIM_TAKEN: &str = "a claim that holds was taken";
 const GRACE: Duration = Duration::from_mins(10);
 
-safeties! { [sqlite, postgres]
+safeties! { [sqlite]
     a_settlement_carries_its_token by a_slow_worker_settles_late: "settle_cleanups",
         [Words(" AND token = $2", "")], [LEAKED];
     a_requeue_ends_the_claim by a_slow_worker_settles_late: "requeue",

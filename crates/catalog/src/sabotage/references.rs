@@ -16,7 +16,7 @@ const PARTS: &str =
     " AND NOT EXISTS (SELECT 1 FROM multipart_parts m WHERE m.content_id = contents.id AND NOT (1 = 0))";
 const PINS: &str = " AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id)";
 
-safeties! { [sqlite, postgres]
+safeties! { [sqlite]
     the_count_keeps_shared_content by one_of_two_objects_goes: "delete_object",
         [Words(" AND ref_count = 0", ""), Words(OBJECTS, "")], [broken::OBJECT, broken::CONDEMNED];
     objects_confirm_a_count by one_of_two_objects_goes_uncounted: "delete_object",

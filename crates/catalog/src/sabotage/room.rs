@@ -10,7 +10,7 @@ use crate::{CommitPut, Error, Identities, Landed, Objects, Quotas, Unannounced};
 const OVER: &str = "the limit was exceeded";
 const FROZEN: &str = "a frozen backend took a write";
 
-safeties! { [sqlite, postgres]
+safeties! { [sqlite]
     room_is_reserved_within_the_limit by two_writes_want_the_last_room: "stage",
         [Words("<= share_bytes", "<= share_bytes + 1000")], [OVER];
     unannounced_bytes_stay_within_the_limit by two_unannounced_writes_want_the_last_room: "commit_put",

@@ -15,7 +15,7 @@ const AFTER_ABORT: &str = "an aborted upload became an object";
 const FORGOTTEN: &str = "a completed upload does not know its answer";
 const TIMEOUT: Duration = Duration::from_hours(24);
 
-safeties! { [sqlite, postgres]
+safeties! { [sqlite]
     a_part_finds_its_upload_open by a_part_comes_after_abort: "commit_part",
         [Words("WHERE id = $1 AND state = 'open' /*share*/", "WHERE id = $1 /*share*/")], [GONE, broken::LEFTOVER];
     complete_finds_its_upload_open by complete_comes_after_abort: "complete_upload",
