@@ -44,8 +44,8 @@ pub struct Bent {
 }
 
 impl Bent {
-    pub fn new(name: &BackendName, bend: Bend) -> Self {
-        let memory = Arc::new(Memory::new(name.clone()));
+    pub fn new(name: &BackendName, bend: Bend, put_bytes_max: u64) -> Self {
+        let memory = Arc::new(Memory::new(name.clone()).with_put_bytes_max(put_bytes_max));
         Self {
             bend,
             flaky: Arc::new(Flaky::new(memory.clone())),
@@ -72,6 +72,14 @@ impl Bent {
     pub fn land(&self) {
         for (key, bytes) in self.under_way.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             self.memory.plant(&key, bytes);
+        }
+    }
+
+    /// Waits at the gate, where writes do.
+    async fn held_up(&self) {
+        if self.holds_writes.load(Ordering::Relaxed) {
+            self.arrived.add_permits(1);
+            self.gate.acquire().await.expect("never closed").forget();
         }
     }
 
@@ -116,10 +124,7 @@ impl Backend for Bent {
             self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push((key.to_owned(), bytes));
             return Err(Error::Unknown("no answer".to_owned()));
         }
-        if self.holds_writes.load(Ordering::Relaxed) {
-            self.arrived.add_permits(1);
-            self.gate.acquire().await.expect("never closed").forget();
-        }
+        self.held_up().await;
         if self.bend.by_name {
             self.memory.plant(self.place(key), collected(body).await?);
             return Ok(Written { size_bytes, etag: None, version_id: None });
@@ -149,6 +154,7 @@ impl Backend for Bent {
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {
+        self.held_up().await;
         self.disk().start_upload(key).await
     }
 

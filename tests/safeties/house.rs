@@ -7,10 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use s3o_backend::Fleet;
 use s3o_catalog::unit::Statement;
-use s3o_catalog::{Catalog, Driver, Identities as _, Mode, Quotas as _, Sqlite, SqliteOptions};
-use s3o_engine::{
-    Declared, DeleteObject, Engine, EngineParts, Error, IntentMetrics, PutObject, Settings,
-};
+use s3o_catalog::{Catalog, Identities as _, Mode, Quotas as _, Sqlite, SqliteOptions};
+use s3o_engine::{Declared, DeleteObject, Engine, EngineParts, Error, IntentMetrics, PutObject, Settings};
 use s3o_model::backoff::Backoff;
 use s3o_model::cleanup::Retries;
 use s3o_model::clock::{ManualClock, Timestamp};
@@ -20,9 +18,7 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::names::{BackendName, BucketName};
 use s3o_model::object::Attributes;
 use s3o_model::recovery::Recovery;
-use s3o_workers::{
-    Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker,
-};
+use s3o_workers::{Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -37,6 +33,8 @@ pub const LATE: Duration = Duration::from_hours(1);
 pub struct Plan {
     pub bend: Bend,
     pub announce: bool,
+    /// The largest body that the backend takes in one go.
+    pub put_bytes_max: u64,
     pub late_write_window: Duration,
     /// How long a comparison of identities is good for.
     pub identity_age: Duration,
@@ -44,7 +42,13 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { bend: Bend::default(), announce: true, late_write_window: LATE, identity_age: Duration::ZERO }
+        Self {
+            bend: Bend::default(),
+            announce: true,
+            put_bytes_max: u64::MAX,
+            late_write_window: LATE,
+            identity_age: Duration::ZERO,
+        }
     }
 }
 
@@ -73,7 +77,7 @@ impl House {
         let catalog = Arc::new(Catalog::new(misled.clone()));
         let name: BackendName = "memory".parse().expect("a name");
         catalog.set_limit(&name, None).await.expect("books");
-        let bent = Arc::new(Bent::new(&name, plan.bend));
+        let bent = Arc::new(Bent::new(&name, plan.bend, plan.put_bytes_max));
         let fleet = Arc::new(Fleet::new(vec![bent.clone()]).expect("a fleet"));
         let identity = Arc::new(Identity::new(IdentityParts {
             identities: catalog.clone(),
@@ -202,7 +206,8 @@ impl House {
              UNION ALL SELECT physical_key FROM pending_objects";
         let owed: BTreeSet<String> = self.texts(owed).await.iter().map(place).collect();
         let mut damage = Vec::new();
-        if stored.iter().any(|key| !located.contains(key) && !owed.contains(key)) {
+        let unnamed = stored.iter().any(|key| !located.contains(key) && !owed.contains(key));
+        if unnamed || self.bent.memory.uploads() > 0 {
             damage.push(LEAKED);
         }
         if located.iter().any(|key| !stored.contains(key)) {

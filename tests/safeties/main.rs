@@ -15,18 +15,22 @@ use futures_util::future::BoxFuture;
 use house::House;
 use scenarios::{
     a_crash_before_the_commit, a_delete_waits_while_its_key_is_written_again, a_disk_is_swapped, a_failed_overwrite,
-    a_lost_answer_to_a_commit, a_slow_write_is_overtaken, a_store_that_says_nothing, a_write_lands_late,
-    a_write_that_was_given_up, an_outage, the_wrong_bytes_arrived,
+    a_lost_answer_to_a_commit, a_slow_upload_begins, a_slow_write_asks_in_vain, a_slow_write_has_no_answer,
+    a_slow_write_is_overtaken, a_store_that_says_nothing, a_write_lands_late, a_write_that_was_given_up, an_outage,
+    an_unannounced_upload_breaks, an_unannounced_write_lands_late, the_wrong_bytes_arrived,
 };
 
 /// Whether the safety of a scenario is in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Safety {
+    /// It is.
     On,
+    /// It is not.
     Off,
 }
 
 impl Safety {
+    /// Whether it is switched off.
     pub fn is_off(self) -> bool {
         self == Self::Off
     }
@@ -66,6 +70,16 @@ safeties! {
     absence_counts_only_after_the_window by a_write_lands_late:
         "a window of no length", [LEAKED];
     a_fenced_writer_queues_its_bytes_again by a_slow_write_is_overtaken:
+        "the driver forgets the unit", [LEAKED];
+    so_does_one_whose_answer_was_lost by a_slow_write_has_no_answer:
+        "the driver forgets the unit", [LEAKED];
+    so_does_one_that_cannot_ask by a_slow_write_asks_in_vain:
+        "the driver forgets the unit", [LEAKED];
+    so_does_one_that_began_an_upload by a_slow_upload_begins:
+        "the driver forgets the unit", [LEAKED];
+    an_unannounced_upload_is_queued by an_unannounced_upload_breaks:
+        "the driver forgets the unit", [LEAKED];
+    an_unannounced_write_is_looked_out_for by an_unannounced_write_lands_late:
         "the driver forgets the unit", [LEAKED];
     an_identity_is_compared_before_deletes by a_disk_is_swapped:
         "a comparison is good for ever", [LEAKED];

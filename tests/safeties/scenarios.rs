@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use s3o_backend::layers::Fault;
+use s3o_catalog::Intents as _;
 use s3o_catalog::unit::Unit;
-use s3o_catalog::{Driver as _, Intents as _};
 use s3o_engine::Declared;
 use s3o_model::etag::Md5;
 use s3o_model::ids::ClaimToken;
@@ -80,12 +80,17 @@ pub async fn a_write_lands_late(safety: Safety) -> Played {
     (house, vec![])
 }
 
-/// A write takes so long that its cleanup has looked for it for the last time when it lands.
-pub async fn a_slow_write_is_overtaken(safety: Safety) -> Played {
-    let house = House::new(Plan::default()).await;
+/// A house that forgets to queue bytes again if the safety is off.
+async fn requeueing(safety: Safety, plan: Plan) -> House {
+    let house = House::new(plan).await;
     if safety.is_off() {
         house.misled.mislead("requeue", Trick::Forget);
     }
+    house
+}
+
+/// A write takes so long that its cleanup has looked for it for the last time when it goes on; it fails in the end.
+async fn overtaken(house: &House) {
     house.bent.holds_writes.store(true, Ordering::Relaxed);
     let meanwhile = async {
         house.bent.arrived.acquire().await.expect("never closed").forget();
@@ -95,6 +100,55 @@ pub async fn a_slow_write_is_overtaken(safety: Safety) -> Played {
     };
     let (put, ()) = tokio::join!(house.put("a", "first"), meanwhile);
     put.expect_err("fenced");
+}
+
+pub async fn a_slow_write_is_overtaken(safety: Safety) -> Played {
+    let house = requeueing(safety, Plan::default()).await;
+    overtaken(&house).await;
+    (house, vec![])
+}
+
+/// The bytes land, and the answer that says so is lost.
+pub async fn a_slow_write_has_no_answer(safety: Safety) -> Played {
+    let house = requeueing(safety, Plan::default()).await;
+    let flaky = &house.bent.flaky;
+    // The identity is read before cleanup looks, the key is probed and deleted; then the write goes on.
+    flaky.fail_call(flaky.calls() + 4, Fault::After);
+    overtaken(&house).await;
+    assert!(house.bent.flaky.log().iter().any(|call| call.operation == "put" && call.fault.is_some()));
+    (house, vec![])
+}
+
+/// The write is done, and the catalog does not answer whether it was committed.
+pub async fn a_slow_write_asks_in_vain(safety: Safety) -> Played {
+    let house = requeueing(safety, Plan::default()).await;
+    house.misled.mislead("commit_put", Trick::LoseUnit(Box::pin(async {})));
+    overtaken(&house).await;
+    (house, vec![])
+}
+
+pub async fn a_slow_upload_begins(safety: Safety) -> Played {
+    let house = requeueing(safety, Plan { put_bytes_max: 2, ..Plan::default() }).await;
+    overtaken(&house).await;
+    (house, vec![])
+}
+
+/// Nobody knows of the write, and its second part fails.
+pub async fn an_unannounced_upload_breaks(safety: Safety) -> Played {
+    let house = requeueing(safety, Plan { announce: false, put_bytes_max: 2, ..Plan::default() }).await;
+    let flaky = &house.bent.flaky;
+    flaky.fail_call(flaky.calls() + 3, Fault::Before);
+    house.put("a", "first").await.expect_err("broken");
+    (house, vec![])
+}
+
+/// Nobody knows of the write, and its bytes land after cleanup has looked.
+pub async fn an_unannounced_write_lands_late(safety: Safety) -> Played {
+    let house = requeueing(safety, Plan { announce: false, ..Plan::default() }).await;
+    house.bent.loses_writes.store(true, Ordering::Relaxed);
+    house.put("a", "first").await.expect_err("no answer");
+    house.clean_after(Duration::from_mins(10)).await;
+    house.bent.land();
     (house, vec![])
 }
 

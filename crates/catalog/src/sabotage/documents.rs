@@ -174,7 +174,11 @@ async fn a_name_is_taken_for_a_claim(scene: &Scene) {
         ],
     )
     .await;
-    assert_eq!(scene.number("SELECT count(*) FROM doc_queue").await, 0, "the second run's row is gone, the bytes are not");
+    assert_eq!(
+        scene.number("SELECT count(*) FROM doc_queue").await,
+        0,
+        "the second run's row is gone, the bytes are not"
+    );
 
     // Here each claim has a token of its own.
     let bucket = scene.bucket("house").await;

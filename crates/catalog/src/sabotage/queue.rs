@@ -9,7 +9,7 @@ use s3o_model::intent::Intent;
 use super::Cut::Words;
 use super::{Told, broken, is_named, safeties, told};
 use crate::conformance::scene::{LEASE, Scene};
-use crate::{Audits, Cleanups, CommitPut, Intents, Landed, Late, Objects};
+use crate::{Audits, Cleanups, CommitPut, Intents, Landed, Late, Objects, Remains};
 
 const LEAKED: &str = "bytes lie on the backend and no row names them";
 const TWO_HANDS: &str = "two hold one row at a time";
@@ -59,7 +59,7 @@ async fn a_slow_worker_settles_late(scene: &Scene) -> Told {
     scene.clock.advance(Duration::from_hours(1));
     let (token, claimed) = scene.claim(9).await;
     assert_eq!(claimed.len(), 1);
-    scene.catalog.requeue(&intent, None).await.expect("queued again");
+    scene.catalog.requeue(&intent, &Remains::default()).await.expect("queued again");
     scene.settle(token, &claimed, &Outcome::DoneAbsent).await;
     told(!is_named(scene, &intent.physical_key).await, LEAKED)
 }
@@ -105,13 +105,13 @@ async fn taken_over(scene: &Scene, promoted: bool) -> Intent {
 
 async fn a_writer_comes_back_after_promotion(scene: &Scene) -> Told {
     let intent = taken_over(scene, true).await;
-    scene.catalog.requeue(&intent, None).await.expect("a look");
+    scene.catalog.requeue(&intent, &Remains::default()).await.expect("a look");
     Told::new()
 }
 
 async fn a_writer_comes_back_before_promotion(scene: &Scene) -> Told {
     let intent = taken_over(scene, false).await;
-    scene.catalog.requeue(&intent, None).await.expect("a look");
+    scene.catalog.requeue(&intent, &Remains::default()).await.expect("a look");
     Told::new()
 }
 
@@ -119,14 +119,14 @@ async fn a_writer_comes_back_after_burial(scene: &Scene) -> Told {
     let intent = unknown_end(scene).await;
     let (token, claimed) = scene.claim(9).await;
     scene.settle(token, &claimed, &Outcome::DeadLetter { why: "refused".to_owned() }).await;
-    scene.catalog.requeue(&intent, None).await.expect("a look");
+    scene.catalog.requeue(&intent, &Remains::default()).await.expect("a look");
     Told::new()
 }
 
 async fn a_writer_comes_back_after_cleanup(scene: &Scene) -> Told {
     let intent = unknown_end(scene).await;
     scene.clean_up().await;
-    scene.catalog.requeue(&intent, None).await.expect("queued again");
+    scene.catalog.requeue(&intent, &Remains::default()).await.expect("queued again");
     Told::new()
 }
 

@@ -156,8 +156,7 @@ async fn a_part_meets_a_stale_abort(scene: &Scene) -> Told {
     let content = scene.put(bucket, "b", 5).await;
     let part = scene.part_of(upload, 1, (content, 5), PartSource::Range { offset: 0 });
     let slow = held_up(scene, "commit_part", "INSERT INTO multipart_parts");
-    let (part, aborted) =
-        meet(slow.catalog.commit_part(part), scene.catalog.abort_stale_upload(upload, TIMEOUT)).await;
+    let (part, aborted) = meet(slow.catalog.commit_part(part), scene.catalog.abort_stale_upload(upload, TIMEOUT)).await;
     part.expect("acknowledged");
     told(aborted.expect("a look").is_some(), IN_USE)
 }
@@ -210,8 +209,7 @@ async fn a_recount_meets_a_copy(scene: &Scene) -> Told {
     // Only a count that is wrong is put right.
     scene.change("UPDATE contents SET ref_count = ref_count + 3", vec![]).await;
     let slow = held_up(scene, "commit_copy", "ref_count + 1");
-    let (copied, recounted) =
-        meet(slow.copy((content, 5), bucket, "b"), scene.catalog.recount(&[content])).await;
+    let (copied, recounted) = meet(slow.copy((content, 5), bucket, "b"), scene.catalog.recount(&[content])).await;
     copied.expect("copied");
     recounted.expect("recounted");
     Told::new()

@@ -10,8 +10,7 @@ use crate::{Audits, PartSource, Uploads, params};
 /// The rows that confirm a count, as the delete of one object asks for them.
 const OBJECTS: &str = " AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.content_id = contents.id \
     AND NOT (o.token IS NOT NULL AND o.token = $1))";
-const PIECES: &str =
-    " AND NOT EXISTS (SELECT 1 FROM content_parts p WHERE p.whole_id = contents.id AND NOT (1 = 0))";
+const PIECES: &str = " AND NOT EXISTS (SELECT 1 FROM content_parts p WHERE p.whole_id = contents.id AND NOT (1 = 0))";
 const PARTS: &str =
     " AND NOT EXISTS (SELECT 1 FROM multipart_parts m WHERE m.content_id = contents.id AND NOT (1 = 0))";
 const PINS: &str = " AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id)";
