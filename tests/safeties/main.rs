@@ -16,8 +16,9 @@ use house::House;
 use scenarios::{
     a_crash_before_the_commit, a_delete_waits_while_its_key_is_written_again, a_disk_is_swapped, a_failed_overwrite,
     a_lost_answer_to_a_commit, a_slow_upload_begins, a_slow_write_asks_in_vain, a_slow_write_has_no_answer,
-    a_slow_write_is_overtaken, a_store_that_says_nothing, a_write_lands_late, a_write_that_was_given_up, an_outage,
-    an_unannounced_upload_breaks, an_unannounced_write_lands_late, the_wrong_bytes_arrived,
+    a_slow_write_is_overtaken, a_slow_write_is_refused, a_store_that_says_nothing, a_write_lands_late,
+    a_write_that_was_given_up, an_outage, an_unannounced_upload_breaks, an_unannounced_write_lands_late,
+    the_wrong_bytes_arrived,
 };
 
 /// Whether the safety of a scenario is in place.
@@ -74,6 +75,8 @@ safeties! {
     so_does_one_whose_answer_was_lost by a_slow_write_has_no_answer:
         "the driver forgets the unit", [LEAKED];
     so_does_one_that_cannot_ask by a_slow_write_asks_in_vain:
+        "the driver forgets the unit", [LEAKED];
+    so_does_one_that_is_refused_for_another_reason by a_slow_write_is_refused:
         "the driver forgets the unit", [LEAKED];
     so_does_one_that_began_an_upload by a_slow_upload_begins:
         "the driver forgets the unit", [LEAKED];

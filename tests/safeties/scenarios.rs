@@ -127,6 +127,14 @@ pub async fn a_slow_write_asks_in_vain(safety: Safety) -> Played {
     (house, vec![])
 }
 
+/// The write is done, and the catalog is away.
+pub async fn a_slow_write_is_refused(safety: Safety) -> Played {
+    let house = requeueing(safety, Plan::default()).await;
+    house.misled.mislead("commit_put", Trick::Fail);
+    overtaken(&house).await;
+    (house, vec![])
+}
+
 pub async fn a_slow_upload_begins(safety: Safety) -> Played {
     let house = requeueing(safety, Plan { put_bytes_max: 2, ..Plan::default() }).await;
     overtaken(&house).await;

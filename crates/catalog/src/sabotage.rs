@@ -32,7 +32,7 @@ type Told = Vec<&'static str>;
 struct Safety {
     /// Its name, as a fact.
     name: &'static str,
-    /// The unit that relies on it.
+    /// The unit that relies on it, or `read` for what is asked outside units.
     unit: &'static str,
     /// What is cut out to switch it off.
     cuts: &'static [Cut],
@@ -72,19 +72,24 @@ struct Sabotaged {
     hits: Arc<[AtomicUsize]>,
 }
 
+impl Sabotaged {
+    fn cut(&self, unit: &str, statements: &mut [Statement]) {
+        for (cut, hits) in self.safety.cuts.iter().zip(self.hits.iter()).filter(|_| unit == self.safety.unit) {
+            let hit = statements.iter_mut().map(|statement| cut.apply(statement)).filter(|hit| *hit).count();
+            hits.fetch_add(hit, Ordering::Relaxed);
+        }
+    }
+}
+
 #[async_trait]
 impl Driver for Sabotaged {
     async fn write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
-        if unit.name == self.safety.unit {
-            for (cut, hits) in self.safety.cuts.iter().zip(self.hits.iter()) {
-                let hit = unit.statements.iter_mut().map(|statement| cut.apply(statement)).filter(|hit| *hit).count();
-                hits.fetch_add(hit, Ordering::Relaxed);
-            }
-        }
+        self.cut(unit.name, &mut unit.statements);
         self.inner.write(unit).await
     }
 
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+    async fn read(&self, mut query: Statement) -> Result<Vec<Row>, Error> {
+        self.cut("read", std::slice::from_mut(&mut query));
         self.inner.read(query).await
     }
 

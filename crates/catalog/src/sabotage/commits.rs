@@ -40,6 +40,8 @@ safeties! { [sqlite]
         [Words(" AND superseded = 1", " AND superseded = 2")], [CAME_BACK];
     a_delete_supersedes_writes_under_way by a_write_is_promoted_after_a_delete: "delete_object",
         [Words("SET superseded = 1", "SET superseded = 0")], [CAME_BACK];
+    deletes_supersede_writes_under_way by a_write_is_promoted_after_deletes: "delete_objects",
+        [Words("SET superseded = 1", "SET superseded = 0")], [CAME_BACK];
     a_put_supersedes_writes_under_way by a_write_is_promoted_after_a_put: "commit_put",
         [Words("SET superseded = 1", "SET superseded = 0")], [OLDER_WON];
     a_first_write_finds_nothing by a_second_first_write_comes: "commit_put",
@@ -146,6 +148,14 @@ async fn a_write_is_promoted_after_a_delete(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let (intent, token) = left(scene, bucket).await;
     scene.delete(bucket, "a").await;
+    promote(scene, &intent, token, 1).await.unwrap_or_default();
+    told(scene.resolve("house", "a").await.object.is_some(), CAME_BACK)
+}
+
+async fn a_write_is_promoted_after_deletes(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let (intent, token) = left(scene, bucket).await;
+    scene.catalog.delete_objects(bucket, &[(key("a"), None)], scene.token()).await.expect("deleted");
     promote(scene, &intent, token, 1).await.unwrap_or_default();
     told(scene.resolve("house", "a").await.object.is_some(), CAME_BACK)
 }

@@ -9,11 +9,13 @@ use s3o_model::intent::Intent;
 use super::Cut::Words;
 use super::{Told, broken, is_named, safeties, told};
 use crate::conformance::scene::{LEASE, Scene};
-use crate::{Audits, Cleanups, CommitPut, Intents, Landed, Late, Objects, Remains};
+use crate::{Audits, Cleanups, CommitPut, DeadLetters, Discard, Intents, Landed, Late, Objects, Remains};
 
 const LEAKED: &str = "bytes lie on the backend and no row names them";
 const TWO_HANDS: &str = "two hold one row at a time";
 const CLAIM_TAKEN: &str = "a claim that holds was taken";
+const SILENT: &str = "bytes were written off and nobody is told";
+const NOT_AWAITED: &str = "bytes that may still land are not looked out for";
 const GRACE: Duration = Duration::from_mins(10);
 
 safeties! { [sqlite]
@@ -36,6 +38,14 @@ safeties! { [sqlite]
     bytes_of_a_dead_letter_are_not_queued by a_writer_comes_back_after_burial: "requeue",
         [Words("NOT EXISTS (SELECT 1 FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2)", "1 = 1")],
         [broken::NAMED];
+    a_requeue_looks_out_for_late_bytes by a_writer_comes_back_uncertain: "requeue",
+        [Words(":now + $6", "CAST(NULL AS BIGINT) + $6")], [NOT_AWAITED];
+    a_requeue_takes_back_what_was_written_off by a_writer_comes_back_after_a_discard: "requeue",
+        [Words("kind = 'written_off'", "kind = 'another'")], [broken::NAMED];
+    a_discard_leaves_a_finding by a_dead_letter_is_written_off: "discard_dead_letters",
+        [Words(" WHERE d.token = $1", " WHERE 1 = 0 AND d.token = $1")], [SILENT];
+    a_discard_takes_its_bytes_off_the_books by a_dead_letter_is_written_off: "discard_dead_letters",
+        [Words("orphan_bytes = orphan_bytes - s.n", "orphan_bytes = orphan_bytes - s.n + s.n")], [broken::BOOKS];
     a_requeue_books_what_left_the_books by a_writer_comes_back_after_cleanup: "requeue",
         [Words("orphan_bytes = orphan_bytes + $3", "orphan_bytes = orphan_bytes + $3 - $3")], [broken::BOOKS];
     a_settlement_releases_what_it_settles by everything_is_cleaned_up: "settle_cleanups",
@@ -121,6 +131,37 @@ async fn a_writer_comes_back_after_burial(scene: &Scene) -> Told {
     scene.settle(token, &claimed, &Outcome::DeadLetter { why: "refused".to_owned() }).await;
     scene.catalog.requeue(&intent, &Remains::default()).await.expect("a look");
     Told::new()
+}
+
+async fn a_writer_comes_back_uncertain(scene: &Scene) -> Told {
+    let intent = unknown_end(scene).await;
+    scene.clean_up().await;
+    let remains = Remains { late: Late::Within(GRACE), ..Remains::default() };
+    scene.catalog.requeue(&intent, &remains).await.expect("queued again");
+    let (_, claimed) = scene.claim(9).await;
+    told(claimed.iter().any(|cleanup| cleanup.absent_ok_after.is_none()), NOT_AWAITED)
+}
+
+/// A dead letter of which somebody decided that its bytes may stay.
+async fn written_off(scene: &Scene) -> Intent {
+    let intent = unknown_end(scene).await;
+    let (token, claimed) = scene.claim(9).await;
+    scene.settle(token, &claimed, &Outcome::DeadLetter { why: "refused".to_owned() }).await;
+    let id = scene.catalog.newest_dead_letter().await.expect("a look").expect("a dead letter");
+    let discard = Discard { id, written_off: Some("{}".to_owned()) };
+    scene.catalog.discard_dead_letters(&[discard], scene.token()).await.expect("discarded");
+    intent
+}
+
+async fn a_writer_comes_back_after_a_discard(scene: &Scene) -> Told {
+    let intent = written_off(scene).await;
+    scene.catalog.requeue(&intent, &Remains::default()).await.expect("queued again");
+    Told::new()
+}
+
+async fn a_dead_letter_is_written_off(scene: &Scene) -> Told {
+    written_off(scene).await;
+    told(scene.catalog.written_off().await.expect("a look").is_empty(), SILENT)
 }
 
 async fn a_writer_comes_back_after_cleanup(scene: &Scene) -> Told {

@@ -16,7 +16,7 @@ use crate::conformance::scene::{LEASE, Scene, backend};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
     Audits, Buckets, Cleanups, CommitPut, Contents, Driver, Effort, Error, Identities, Intents, Landed, Late, Objects,
-    PartSource, Quotas, Settlement, StaleUploads, Uploads,
+    PartSource, Quotas, Remains, Settlement, StaleUploads, Uploads,
 };
 
 const OVER: &str = "the limit was exceeded";
@@ -34,6 +34,8 @@ safeties! { [postgres]
         [Words(" /*skip*/", "")], [TWO_HANDS];
     a_settlement_holds_what_it_tells by a_settlement_meets_a_freed_claim: "settle_cleanups",
         [Words("ORDER BY id /*lock*/", "ORDER BY id")], [TOLD_TWICE];
+    a_requeue_waits_for_a_settlement by a_requeue_meets_a_settlement: "requeue",
+        [Words(" /*lock*/", "")], [broken::BOOKS];
     a_part_holds_its_upload_open by a_part_meets_abort: "commit_part",
         [Words(" /*share*/", "")], [broken::LEFTOVER];
     a_stale_upload_is_held_while_it_is_judged by a_part_meets_a_stale_abort: "abort_stale_upload",
@@ -136,6 +138,18 @@ async fn a_settlement_meets_a_freed_claim(scene: &Scene) -> Told {
     };
     let (first, second) = meet(slow.catalog.settle_cleanups(token, &settlements), other).await;
     told(first.expect("settled").len() + second > 1, TOLD_TWICE)
+}
+
+/// The bytes land while their cleanup is being settled.
+async fn a_requeue_meets_a_settlement(scene: &Scene) -> Told {
+    let intent = queued(scene).await;
+    let (token, claimed) = scene.claim(9).await;
+    let slow = held_up(scene, "settle_cleanups", "DELETE FROM cleanup_queue");
+    let remains = Remains::default();
+    let (_, again) =
+        meet(slow.settle(token, &claimed, &Outcome::DoneAbsent), scene.catalog.requeue(&intent, &remains)).await;
+    again.expect("queued again");
+    Told::new()
 }
 
 async fn a_part_meets_abort(scene: &Scene) -> Told {

@@ -7,12 +7,14 @@ use s3o_model::multipart::UploadState;
 use super::Cut::{Guard, Words};
 use super::{Told, broken, safeties, told};
 use crate::conformance::scene::Scene;
-use crate::{StaleUploads, Uploads};
+use crate::{Buckets, Contents, StaleUploads, Uploads};
 
 const IN_USE: &str = "an upload in use was aborted";
 const GONE: &str = "a part was acknowledged in an upload that is gone";
 const AFTER_ABORT: &str = "an aborted upload became an object";
 const FORGOTTEN: &str = "a completed upload does not know its answer";
+const NO_BUCKET: &str = "an upload is open in a bucket that is gone";
+const READER: &str = "bytes were queued while readers may read them";
 const TIMEOUT: Duration = Duration::from_hours(24);
 
 safeties! { [sqlite]
@@ -29,6 +31,12 @@ safeties! { [sqlite]
     a_lease_is_a_sign_of_life by a_part_begins_after_the_look: "abort_stale_upload",
         [Words("coalesce((SELECT max(lease_until) FROM pending_objects q WHERE q.bucket_id = u.bucket_id \
           AND q.key = u.key AND q.upload_id = u.id AND q.state = 'open'), 0)", "0")], [IN_USE];
+    an_upload_finds_its_bucket by an_upload_comes_after_its_bucket: "create_upload",
+        [Guard("FROM buckets")], [NO_BUCKET];
+    a_bucket_with_uploads_stays by a_bucket_goes_before_its_upload: "delete_bucket",
+        [Words("AND state = 'open'", "AND state = 'nobody'")], [NO_BUCKET];
+    joined_content_waits_for_its_readers by a_joined_object_goes: "read",
+        [Words("c.condemned_at <= :now - $1", "c.condemned_at <= :now - $1 + $1")], [READER];
     a_closed_upload_says_that_it_holds_parts by parts_are_left: "abort_upload",
         [Words("SET leftover = 1", "SET leftover = 0")], [broken::LEFTOVER];
 }
@@ -95,4 +103,40 @@ async fn parts_are_left(scene: &Scene) -> Told {
     scene.part(upload, 1, 5).await;
     scene.catalog.abort_upload(upload).await.expect("aborted");
     Told::new()
+}
+
+async fn is_without_bucket(scene: &Scene) -> Told {
+    let lone = "SELECT count(*) FROM multipart_uploads WHERE bucket_id NOT IN (SELECT id FROM buckets)";
+    told(scene.number(lone).await > 0, NO_BUCKET)
+}
+
+async fn an_upload_comes_after_its_bucket(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let upload = scene.upload(bucket, "a").await;
+    let mut later = scene.catalog.upload(upload).await.expect("a look").expect("the upload");
+    later.id = s3o_model::ids::UploadId::new(scene.content().uuid());
+    scene.catalog.abort_upload(upload).await.expect("aborted");
+    scene.clean_up().await;
+    scene.catalog.delete_bucket(bucket).await.expect("deleted");
+    scene.catalog.create_upload(&later).await.map(drop).unwrap_or_default();
+    is_without_bucket(scene).await
+}
+
+async fn a_bucket_goes_before_its_upload(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    scene.upload(bucket, "a").await;
+    scene.catalog.delete_bucket(bucket).await.unwrap_or_default();
+    is_without_bucket(scene).await
+}
+
+async fn a_joined_object_goes(scene: &Scene) -> Told {
+    const GRACE: Duration = Duration::from_mins(10);
+    let bucket = scene.bucket("house").await;
+    let upload = scene.upload(bucket, "a").await;
+    let parts = [scene.part(upload, 1, 5).await];
+    scene.complete(upload, &parts).await.expect("completed");
+    assert!(scene.delete(bucket, "a").await);
+    scene.wait_almost(GRACE);
+    scene.catalog.expand_joined(GRACE).await.expect("a look");
+    told(!scene.queued().await.is_empty(), READER)
 }
