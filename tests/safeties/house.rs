@@ -64,6 +64,82 @@ pub struct House {
     _folder: TempDir,
 }
 
+/// What the engine and the workers share.
+struct Shared {
+    plan: Plan,
+    catalog: Arc<Catalog>,
+    fleet: Arc<Fleet>,
+    identity: Arc<Identity>,
+    ids: IdSource,
+    entropy: Arc<dyn Entropy>,
+    clock: Arc<ManualClock>,
+    instance: InstanceId,
+    bell: Arc<Notify>,
+}
+
+impl Shared {
+    fn engine(&self) -> Engine {
+        Engine::new(EngineParts {
+            catalog: self.catalog.clone(),
+            fleet: self.fleet.clone(),
+            ids: self.ids.clone(),
+            clock: self.clock.clone(),
+            instance: self.instance,
+            settings: Settings {
+                lease: LEASE,
+                late_write_window: self.plan.late_write_window,
+                object_bytes_max: 1 << 40,
+                announce: self.plan.announce,
+                recovery: Recovery::Promote,
+            },
+            cleanup_bell: self.bell.clone(),
+            metrics: IntentMetrics::default(),
+            alarm: Arc::new(()),
+        })
+    }
+
+    fn cleanup(&self) -> Cleanup {
+        let backoff = Backoff { min: Duration::from_mins(1), max: Duration::from_mins(10) };
+        Cleanup {
+            cleanups: self.catalog.clone(),
+            contents: self.catalog.clone(),
+            fleet: self.fleet.clone(),
+            identity: self.identity.clone(),
+            ids: self.ids.clone(),
+            instance: self.instance,
+            clock: self.clock.clone(),
+            entropy: self.entropy.clone(),
+            settings: CleanupSettings {
+                batch_size: 100,
+                concurrency: 4,
+                claim_grace_period: Duration::from_mins(5),
+                reader_grace: Duration::from_mins(1),
+                retries: Retries { backoff, max_attempts: 10 },
+            },
+        }
+    }
+
+    fn reaper(&self) -> PendingReaper {
+        PendingReaper {
+            intents: self.catalog.clone(),
+            objects: self.catalog.clone(),
+            fleet: self.fleet.clone(),
+            identity: self.identity.clone(),
+            ids: self.ids.clone(),
+            metrics: IntentMetrics::default(),
+            settings: ReaperSettings {
+                batch_size: 100,
+                concurrency: 4,
+                hold: LEASE,
+                rest_min: Duration::from_mins(1),
+                late_write_window: self.plan.late_write_window,
+                recovery: Recovery::Promote,
+            },
+            cleanup_bell: self.bell.clone(),
+        }
+    }
+}
+
 impl House {
     pub async fn new(plan: Plan) -> Self {
         let shared_memory = std::path::Path::new("/dev/shm");
@@ -89,63 +165,11 @@ impl House {
             max_age: HashMap::from([(name, plan.identity_age)]),
         }));
         assert!(identity.attach().await, "attached");
-        let bell: Arc<Notify> = Arc::default();
         let instance = InstanceId::new(ids.fresh());
-        let engine = Engine::new(EngineParts {
-            catalog: catalog.clone(),
-            fleet: fleet.clone(),
-            ids: ids.clone(),
-            clock: clock.clone(),
-            instance,
-            settings: Settings {
-                lease: LEASE,
-                late_write_window: plan.late_write_window,
-                object_bytes_max: 1 << 40,
-                announce: plan.announce,
-                recovery: Recovery::Promote,
-            },
-            cleanup_bell: bell.clone(),
-            metrics: IntentMetrics::default(),
-            alarm: Arc::new(()),
-        });
+        let shared = Shared { plan, catalog, fleet, identity, ids, entropy, clock, instance, bell: Arc::default() };
+        let (engine, cleanup, reaper) = (shared.engine(), shared.cleanup(), shared.reaper());
         engine.create_bucket(&bucket()).await.expect("a bucket");
-        let cleanup = Cleanup {
-            cleanups: catalog.clone(),
-            contents: catalog.clone(),
-            fleet: fleet.clone(),
-            identity: identity.clone(),
-            ids: ids.clone(),
-            instance,
-            clock: clock.clone(),
-            entropy,
-            settings: CleanupSettings {
-                batch_size: 100,
-                concurrency: 4,
-                claim_grace_period: Duration::from_mins(5),
-                reader_grace: Duration::from_mins(1),
-                retries: Retries {
-                    backoff: Backoff { min: Duration::from_mins(1), max: Duration::from_mins(10) },
-                    max_attempts: 10,
-                },
-            },
-        };
-        let reaper = PendingReaper {
-            intents: catalog.clone(),
-            objects: catalog.clone(),
-            fleet,
-            identity: identity.clone(),
-            ids,
-            metrics: IntentMetrics::default(),
-            settings: ReaperSettings {
-                batch_size: 100,
-                concurrency: 4,
-                hold: LEASE,
-                rest_min: Duration::from_mins(1),
-                late_write_window: plan.late_write_window,
-                recovery: Recovery::Promote,
-            },
-            cleanup_bell: bell,
-        };
+        let Shared { catalog, clock, identity, .. } = shared;
         Self { engine, bent, misled, catalog, clock, identity, cleanup, reaper, _folder: folder }
     }
 

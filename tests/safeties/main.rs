@@ -32,6 +32,7 @@ pub enum Safety {
 
 impl Safety {
     /// Whether it is switched off.
+    #[must_use]
     pub fn is_off(self) -> bool {
         self == Self::Off
     }

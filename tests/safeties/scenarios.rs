@@ -43,7 +43,7 @@ pub async fn a_failed_overwrite(safety: Safety) -> Played {
 }
 
 /// The catalog goes away between the bytes and their commit, and the process dies before it is back.
-async fn dying(house: &House) {
+fn dying(house: &House) {
     for unit in ["commit_put", "drop_write", "requeue"] {
         house.misled.mislead(unit, Trick::Fail);
     }
@@ -51,7 +51,7 @@ async fn dying(house: &House) {
 
 pub async fn a_crash_before_the_commit(safety: Safety) -> Played {
     let house = House::new(Plan { announce: !safety.is_off(), ..Plan::default() }).await;
-    dying(&house).await;
+    dying(&house);
     house.put("a", "first").await.expect_err("not committed");
     (house, vec![])
 }
@@ -225,7 +225,7 @@ const FIRST: [u8; 16] =
 /// A write was left with other bytes of the same length than its sender declared.
 pub async fn the_wrong_bytes_arrived(safety: Safety) -> Played {
     let house = House::new(Plan::default()).await;
-    dying(&house).await;
+    dying(&house);
     let digests = DeclaredDigests { md5: Some(Md5(FIRST)), ..DeclaredDigests::default() };
     let declared = Declared { digests, ..Declared::default() };
     house.put_declared("a", "first", declared).await.expect_err("not committed");

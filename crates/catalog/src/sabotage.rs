@@ -5,6 +5,7 @@
 //! switch. Each safety has a scenario that is played twice: with everything in place nothing is damaged, with the safety
 //! cut out the damage is exactly the one that the table names. This module exists in this crate's tests and nowhere else.
 
+mod belts;
 mod commits;
 mod documents;
 mod queue;
@@ -137,12 +138,15 @@ impl Safety {
 
 /// A table of safeties, each with its scenario, and two tests for each on each database.
 macro_rules! safeties {
-    ([$($database:ident),+] $($name:ident by $play:ident: $unit:literal, [$($cut:expr),+ $(,)?], [$($damage:expr),+ $(,)?];)+) => {
+    (
+        [$($database:ident),+]
+        $($name:ident by $play:ident: $unit:literal, [$($cut:expr),+ $(,)?], [$($damage:expr),* $(,)?];)+
+    ) => {
         const SAFETIES: &[$crate::sabotage::Safety] = &[$($crate::sabotage::Safety {
             name: stringify!($name),
             unit: $unit,
             cuts: &[$($cut),+],
-            damage: &[$($damage),+],
+            damage: &[$($damage),*],
             play: |scene| Box::pin($play(scene)),
         }),+];
 

@@ -1,0 +1,81 @@
+//! Predicates that do no damage when they alone are cut: a row that is gone stands behind each of them. They are kept because
+//! whoever lost a claim is told so at once; this table keeps us from taking them for more than that.
+
+use std::time::Duration;
+
+use s3o_model::conditions::WriteCondition;
+use s3o_model::ids::ClaimToken;
+use s3o_model::intent::Intent;
+
+use super::Cut::Words;
+use super::{Told, safeties};
+use crate::conformance::scene::{LEASE, Scene};
+use crate::{CommitPut, Intents, Landed, Late, Objects, Uploads};
+
+safeties! { [sqlite]
+    a_writer_is_told_that_it_was_fenced by a_writer_and_a_reaper_resolve: "commit_put",
+        [Words("WHERE write_id = $1 AND state = 'open'", "WHERE write_id = $1")], [];
+    a_reaper_is_told_before_it_promotes by two_reapers_resolve: "commit_put",
+        [Words("WHERE write_id = $1 AND token = $2", "WHERE write_id = $1")], [];
+    a_reaper_is_told_before_it_gives_up by two_reapers_resolve: "abandon",
+        [Words("token = $1 AND write_id = $2", "write_id = $2")], [];
+    a_part_is_told_before_it_is_written by a_part_begins_after_abort: "stage",
+        [Words("AND state = 'open' /*share*/", "/*share*/")], [];
+}
+
+async fn claimed(scene: &Scene) -> ClaimToken {
+    let token = scene.token();
+    assert_eq!(scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed").len(), 1);
+    token
+}
+
+async fn promote(scene: &Scene, intent: &Intent, token: ClaimToken) -> bool {
+    let landed = Landed::Reaped { write: intent.write, copies: 1, token };
+    let put = CommitPut { landed, ..scene.put_of(intent, WriteCondition::None) };
+    scene.catalog.commit_put(put).await.is_ok()
+}
+
+/// Whoever is first takes the row, and the other finds none.
+async fn a_writer_and_a_reaper_resolve(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let intent = scene.staged(bucket, "a", 5).await;
+    scene.clock.advance(LEASE);
+    let token = claimed(scene).await;
+    let committed = scene.commit(&intent, WriteCondition::None).await.is_ok();
+    let given_up = scene.catalog.abandon(token, intent.write, Duration::ZERO).await.expect("a look");
+    assert_ne!(committed, given_up);
+    Told::new()
+}
+
+async fn two_reapers_resolve(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    for slow_promotes in [true, false] {
+        let intent = scene.staged(bucket, "a", 5).await;
+        scene.clock.advance(LEASE);
+        let slow = claimed(scene).await;
+        scene.clock.advance(LEASE);
+        let quick = claimed(scene).await;
+        let (promoter, quitter) = if slow_promotes { (slow, quick) } else { (quick, slow) };
+        let given_up = async || scene.catalog.abandon(quitter, intent.write, Duration::ZERO).await.expect("a look");
+        let resolved = if slow_promotes {
+            [promote(scene, &intent, promoter).await, given_up().await]
+        } else {
+            [given_up().await, promote(scene, &intent, promoter).await]
+        };
+        assert!(resolved[0] != resolved[1], "one of them resolved it");
+    }
+    Told::new()
+}
+
+async fn a_part_begins_after_abort(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let upload = scene.upload(bucket, "a").await;
+    let mut part = scene.intent(bucket, "a", 5);
+    part.kind = s3o_model::intent::IntentKind::Part { upload, number: 1 };
+    scene.catalog.abort_upload(upload).await.expect("aborted");
+    if scene.try_stage(&part).await.is_ok() {
+        scene.commit_part(&part).await.expect_err("the upload is closed");
+        assert!(scene.catalog.drop_write(part.write, Late::No).await.expect("given up").was_open);
+    }
+    Told::new()
+}
