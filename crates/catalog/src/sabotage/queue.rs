@@ -9,7 +9,7 @@ use s3o_model::intent::Intent;
 use super::Cut::Words;
 use super::{Told, broken, is_named, safeties, told};
 use crate::conformance::scene::{LEASE, Scene};
-use crate::{Audits, Cleanups, CommitPut, DeadLetters, Discard, Intents, Landed, Late, Objects, Remains};
+use crate::{Audits, Cleanups, CommitPut, DeadLetters, Discard, Intents, Landed, Late, Objects, Ended};
 
 const LEAKED: &str = "bytes lie on the backend and no row names them";
 const TWO_HANDS: &str = "two hold one row at a time";
@@ -69,7 +69,7 @@ async fn a_slow_worker_settles_late(scene: &Scene) -> Told {
     scene.clock.advance(Duration::from_hours(1));
     let (token, claimed) = scene.claim(9).await;
     assert_eq!(claimed.len(), 1);
-    scene.catalog.requeue(&intent, &Remains::default()).await.expect("queued again");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("queued again");
     scene.settle(token, &claimed, &Outcome::DoneAbsent).await;
     told(!is_named(scene, &intent.physical_key).await, LEAKED)
 }
@@ -115,13 +115,13 @@ async fn taken_over(scene: &Scene, promoted: bool) -> Intent {
 
 async fn a_writer_comes_back_after_promotion(scene: &Scene) -> Told {
     let intent = taken_over(scene, true).await;
-    scene.catalog.requeue(&intent, &Remains::default()).await.expect("a look");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("a look");
     Told::new()
 }
 
 async fn a_writer_comes_back_before_promotion(scene: &Scene) -> Told {
     let intent = taken_over(scene, false).await;
-    scene.catalog.requeue(&intent, &Remains::default()).await.expect("a look");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("a look");
     Told::new()
 }
 
@@ -129,14 +129,14 @@ async fn a_writer_comes_back_after_burial(scene: &Scene) -> Told {
     let intent = unknown_end(scene).await;
     let (token, claimed) = scene.claim(9).await;
     scene.settle(token, &claimed, &Outcome::DeadLetter { why: "refused".to_owned() }).await;
-    scene.catalog.requeue(&intent, &Remains::default()).await.expect("a look");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("a look");
     Told::new()
 }
 
 async fn a_writer_comes_back_uncertain(scene: &Scene) -> Told {
     let intent = unknown_end(scene).await;
     scene.clean_up().await;
-    let remains = Remains { late: Late::Within(GRACE), ..Remains::default() };
+    let remains = Ended { late: Late::Within(GRACE), ..Ended::default() };
     scene.catalog.requeue(&intent, &remains).await.expect("queued again");
     let (_, claimed) = scene.claim(9).await;
     told(claimed.iter().any(|cleanup| cleanup.absent_ok_after.is_none()), NOT_AWAITED)
@@ -155,7 +155,7 @@ async fn written_off(scene: &Scene) -> Intent {
 
 async fn a_writer_comes_back_after_a_discard(scene: &Scene) -> Told {
     let intent = written_off(scene).await;
-    scene.catalog.requeue(&intent, &Remains::default()).await.expect("queued again");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("queued again");
     Told::new()
 }
 
@@ -167,7 +167,7 @@ async fn a_dead_letter_is_written_off(scene: &Scene) -> Told {
 async fn a_writer_comes_back_after_cleanup(scene: &Scene) -> Told {
     let intent = unknown_end(scene).await;
     scene.clean_up().await;
-    scene.catalog.requeue(&intent, &Remains::default()).await.expect("queued again");
+    scene.catalog.requeue(&intent, &Ended::default()).await.expect("queued again");
     Told::new()
 }
 

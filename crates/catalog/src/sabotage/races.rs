@@ -16,7 +16,7 @@ use crate::conformance::scene::{LEASE, Scene, backend};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
     Audits, Buckets, Cleanups, CommitPut, Contents, Driver, Effort, Error, Identities, Intents, Landed, Late, Objects,
-    PartSource, Quotas, Remains, Settlement, StaleUploads, Uploads,
+    PartSource, Quotas, Ended, Settlement, StaleUploads, Uploads,
 };
 
 const OVER: &str = "the limit was exceeded";
@@ -145,7 +145,7 @@ async fn a_requeue_meets_a_settlement(scene: &Scene) -> Told {
     let intent = queued(scene).await;
     let (token, claimed) = scene.claim(9).await;
     let slow = held_up(scene, "settle_cleanups", "DELETE FROM cleanup_queue");
-    let remains = Remains::default();
+    let remains = Ended::default();
     let (_, again) =
         meet(slow.settle(token, &claimed, &Outcome::DoneAbsent), scene.catalog.requeue(&intent, &remains)).await;
     again.expect("queued again");
