@@ -1,6 +1,7 @@
 //! What only locks keep apart: two sessions of PostgreSQL, one of them held up in the middle of its unit. SQLite has one
 //! writer and no such middle.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::conformance::scene::{LEASE, Scene, backend};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
     Audits, Buckets, Cleanups, CommitPut, Contents, Driver, Effort, Error, Identities, Intents, Landed, Late, Objects,
-    PartSource, Quotas, Ended, Settlement, StaleUploads, Uploads,
+    PartSource, Quotas, Ended, Settlement, StaleUploads, Uploads, params,
 };
 
 const OVER: &str = "the limit was exceeded";
@@ -52,15 +53,12 @@ safeties! { [postgres]
         [Words(" /*lock*/", "")], [broken::COUNT];
 }
 
-/// How long a unit is held up, and how long the other waits before it begins.
-const HELD_SECONDS: &str = "SELECT CAST(pg_sleep(0.6) AS TEXT)";
-const HEAD_START: Duration = Duration::from_millis(200);
-
-/// A driver that holds the units of one name up behind one of their statements.
+/// A driver that holds the units of one name up behind one of their statements, for a second.
 struct HeldUp {
     inner: Arc<dyn Driver>,
     unit: &'static str,
     behind: &'static str,
+    pause: &'static str,
 }
 
 #[async_trait]
@@ -68,7 +66,7 @@ impl Driver for HeldUp {
     async fn write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
         let place = unit.statements.iter().position(|statement| statement.sql.contains(self.behind));
         let Some(place) = place.filter(|_| unit.name == self.unit) else { return self.inner.write(unit).await };
-        unit.statements.insert(place + 1, Statement { sql: HELD_SECONDS, params: vec![], guard: None });
+        unit.statements.insert(place + 1, Statement { sql: self.pause, params: vec![], guard: None });
         let mut answers = self.inner.write(unit).await?;
         answers.remove(place + 1);
         Ok(answers)
@@ -87,17 +85,47 @@ impl Driver for HeldUp {
     }
 }
 
-fn held_up(scene: &Scene, unit: &'static str, words: &'static str) -> Scene {
-    behind(scene, |inner| Arc::new(HeldUp { inner, unit, behind: words }))
+/// A scene whose unit is held up.
+struct Slow {
+    scene: Scene,
+    /// By which its session is known while it is.
+    mark: String,
 }
 
-/// Runs both, the second while the first is held up.
-async fn meet<A, B>(held: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
-    futures_util::future::join(held, async {
-        tokio::time::sleep(HEAD_START).await;
+impl Deref for Slow {
+    type Target = Scene;
+
+    fn deref(&self) -> &Scene {
+        &self.scene
+    }
+}
+
+fn held_up(scene: &Scene, unit: &'static str, words: &'static str) -> Slow {
+    let mark = scene.content().to_string();
+    let pause = format!("SELECT CAST(pg_sleep(1) AS TEXT) /* {mark} */").leak();
+    Slow { scene: behind(scene, |inner| Arc::new(HeldUp { inner, unit, behind: words, pause })), mark }
+}
+
+impl Slow {
+    async fn is_held_up(&self) -> bool {
+        const ASLEEP: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
+             AND query LIKE '%' || CAST($1 AS TEXT) || '%'";
+        !self.rows(ASLEEP, params![&self.mark]).await.is_empty()
+    }
+}
+
+/// Runs both, the second once the first is held up.
+async fn meet<A, B>(slow: &Slow, held: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+    let other = async {
+        let held_up = async {
+            while !slow.is_held_up().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), held_up).await.expect("the unit has no such statement");
         other.await
-    })
-    .await
+    };
+    futures_util::future::join(held, other).await
 }
 
 async fn two_stages_meet(scene: &Scene) -> Told {
@@ -105,7 +133,7 @@ async fn two_stages_meet(scene: &Scene) -> Told {
     scene.catalog.set_limit(&backend("disk"), Some(9)).await.expect("set");
     let slow = held_up(scene, "stage", "SET reserved_bytes");
     let (one, other) = (scene.intent(bucket, "a", 5), scene.intent(bucket, "b", 5));
-    let (first, second) = meet(slow.try_stage(&one), scene.try_stage(&other)).await;
+    let (first, second) = meet(&slow, slow.try_stage(&one), scene.try_stage(&other)).await;
     told(first.is_ok() && second.is_ok(), OVER)
 }
 
@@ -120,7 +148,7 @@ async fn queued(scene: &Scene) -> Intent {
 async fn two_claims_meet(scene: &Scene) -> Told {
     queued(scene).await;
     let slow = held_up(scene, "claim_cleanups", "UPDATE cleanup_queue");
-    let (first, second) = meet(slow.claim(9), scene.claim(9)).await;
+    let (first, second) = meet(&slow, slow.claim(9), scene.claim(9)).await;
     told(first.1.len() + second.1.len() > 1, TWO_HANDS)
 }
 
@@ -136,7 +164,7 @@ async fn a_settlement_meets_a_freed_claim(scene: &Scene) -> Told {
         let (token, again) = scene.claim(9).await;
         scene.settle(token, &again, &Outcome::Done).await
     };
-    let (first, second) = meet(slow.catalog.settle_cleanups(token, &settlements), other).await;
+    let (first, second) = meet(&slow, slow.catalog.settle_cleanups(token, &settlements), other).await;
     told(first.expect("settled").len() + second > 1, TOLD_TWICE)
 }
 
@@ -147,7 +175,7 @@ async fn a_requeue_meets_a_settlement(scene: &Scene) -> Told {
     let slow = held_up(scene, "settle_cleanups", "DELETE FROM cleanup_queue");
     let remains = Ended::default();
     let (_, again) =
-        meet(slow.settle(token, &claimed, &Outcome::DoneAbsent), scene.catalog.requeue(&intent, &remains)).await;
+        meet(&slow, slow.settle(token, &claimed, &Outcome::DoneAbsent), scene.catalog.requeue(&intent, &remains)).await;
     again.expect("queued again");
     Told::new()
 }
@@ -157,7 +185,7 @@ async fn a_part_meets_abort(scene: &Scene) -> Told {
     let upload = scene.upload(bucket, "a").await;
     let part = scene.staged_part(upload, 1, 5).await;
     let slow = held_up(scene, "commit_part", "FROM multipart_uploads");
-    let (_, aborted) = meet(slow.commit_part(&part), scene.catalog.abort_upload(upload)).await;
+    let (_, aborted) = meet(&slow, slow.commit_part(&part), scene.catalog.abort_upload(upload)).await;
     aborted.expect("aborted");
     Told::new()
 }
@@ -170,7 +198,8 @@ async fn a_part_meets_a_stale_abort(scene: &Scene) -> Told {
     let content = scene.put(bucket, "b", 5).await;
     let part = scene.part_of(upload, 1, (content, 5), PartSource::Range { offset: 0 });
     let slow = held_up(scene, "commit_part", "INSERT INTO multipart_parts");
-    let (part, aborted) = meet(slow.catalog.commit_part(part), scene.catalog.abort_stale_upload(upload, TIMEOUT)).await;
+    let (part, aborted) =
+        meet(&slow, slow.catalog.commit_part(part), scene.catalog.abort_stale_upload(upload, TIMEOUT)).await;
     part.expect("acknowledged");
     told(aborted.expect("a look").is_some(), IN_USE)
 }
@@ -178,7 +207,7 @@ async fn a_part_meets_a_stale_abort(scene: &Scene) -> Told {
 async fn an_upload_meets_the_delete_of_its_bucket(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let slow = held_up(scene, "create_upload", "FROM buckets");
-    let (_, deleted) = meet(slow.upload(bucket, "a"), scene.catalog.delete_bucket(bucket)).await;
+    let (_, deleted) = meet(&slow, slow.upload(bucket, "a"), scene.catalog.delete_bucket(bucket)).await;
     told(deleted.is_ok(), NO_BUCKET)
 }
 
@@ -190,7 +219,7 @@ async fn a_stage_meets_a_freeze(scene: &Scene) -> Told {
         scene.catalog.set_frozen(&backend("disk"), Some("another disk")).await.expect("frozen");
         scene.number("SELECT count(*) FROM pending_objects").await
     };
-    let (staged, announced) = meet(slow.try_stage(&intent), freeze).await;
+    let (staged, announced) = meet(&slow, slow.try_stage(&intent), freeze).await;
     told(staged.is_ok() && announced == 0, FROZEN)
 }
 
@@ -212,7 +241,7 @@ async fn a_delete_meets_a_promotion(scene: &Scene) -> Told {
     let token = scene.token();
     scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed");
     let slow = held_up(scene, "delete_object", "UPDATE objects SET token");
-    let (_, promoted) = meet(slow.delete(bucket, "a"), promote(scene, &intent, token)).await;
+    let (_, promoted) = meet(&slow, slow.delete(bucket, "a"), promote(scene, &intent, token)).await;
     promoted.expect("promoted before the delete");
     told(is_there(scene).await, OUTLIVED)
 }
@@ -223,7 +252,8 @@ async fn a_recount_meets_a_copy(scene: &Scene) -> Told {
     // Only a count that is wrong is put right.
     scene.change("UPDATE contents SET ref_count = ref_count + 3", vec![]).await;
     let slow = held_up(scene, "commit_copy", "ref_count + 1");
-    let (copied, recounted) = meet(slow.copy((content, 5), bucket, "b"), scene.catalog.recount(&[content])).await;
+    let (copied, recounted) =
+        meet(&slow, slow.copy((content, 5), bucket, "b"), scene.catalog.recount(&[content])).await;
     copied.expect("copied");
     recounted.expect("recounted");
     Told::new()
@@ -245,7 +275,7 @@ async fn two_expansions_meet(scene: &Scene) -> Told {
     shared_piece(scene, bucket).await;
     let slow = held_up(scene, "expand_joined", "SET ref_count");
     let expand = |scene: Scene| async move { scene.catalog.expand_joined(Duration::ZERO).await };
-    let (first, second) = meet(expand(slow), expand(scene.clone())).await;
+    let (first, second) = meet(&slow, expand(slow.scene.clone()), expand(scene.clone())).await;
     first.and(second).expect("steps");
     Told::new()
 }
