@@ -47,6 +47,14 @@ pub(crate) struct WrittenBytes {
     pub backend_version: Option<String>,
 }
 
+impl Staged {
+    /// What may be left of a backend upload; nobody can tell how far one came.
+    fn upload_left(&self) -> BackendUpload {
+        let in_one_go = self.intent.size_bytes <= self.backend.put_bytes_max();
+        if in_one_go { BackendUpload::None } else { BackendUpload::Starting }
+    }
+}
+
 impl WrittenBytes {
     /// The bytes as the catalog commits them.
     pub(crate) fn landed(&self) -> Landed {
@@ -167,6 +175,7 @@ impl Engine {
     /// lease runs out and the reaper does it.
     async fn give_up(&self, staged: &Staged, ended: Ended) -> Fate {
         if !staged.announced {
+            let ended = Ended { upload: staged.upload_left(), ..ended };
             self.queue_unannounced(staged, &ended).await;
             return Fate::NotCommitted;
         }
@@ -214,11 +223,9 @@ impl Engine {
 
     /// The reaper queued these bytes while they were still on their way; it may have looked before
     /// they landed, and its cleanup may be settled.
-    async fn requeue(&self, staged: &Staged, mut ended: Ended) {
+    async fn requeue(&self, staged: &Staged, ended: Ended) {
         let intent = &staged.intent;
-        if intent.size_bytes > staged.backend.put_bytes_max() {
-            ended.upload = BackendUpload::Starting;
-        }
+        let ended = Ended { upload: staged.upload_left(), ..ended };
         match self.intents.requeue(intent, &ended).await {
             Ok(()) => self.ring_for_cleanup(),
             Err(error) => tracing::warn!(%error, intent = %intent.id, "bytes left to their first cleanup"),
