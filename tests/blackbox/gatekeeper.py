@@ -52,6 +52,14 @@ class Door(BaseHTTPRequestHandler):
         return [key for key in keys if not key.startswith(".s3o/")]
 
     def pass_on(self, body):
+        answer = self.ask_target(body)
+        if self.server.keeper.withholds(self.command, self.path):
+            self.close_connection = True
+            return
+        self.reply(*answer)
+
+    def ask_target(self, body):
+        """What the server behind the door says: status, headers, body."""
         target = http.client.HTTPConnection(self.server.keeper.target, timeout=30)
         try:
             target.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -59,11 +67,7 @@ class Door(BaseHTTPRequestHandler):
                 target.putheader(name, value)
             target.endheaders(body or None)
             answer = target.getresponse()
-            told = answer.read()
-            if self.server.keeper.withholds(self.command, self.path):
-                self.close_connection = True
-                return
-            self.reply(answer.status, answer.headers, told)
+            return answer.status, answer.headers, answer.read()
         finally:
             target.close()
 
@@ -85,12 +89,14 @@ class Door(BaseHTTPRequestHandler):
 class Listener(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128
 
 
 class Gatekeeper:
     """Listens on a port of its own for as long as it is open."""
 
-    def __init__(self, endpoint):
+    def __init__(self, endpoint, door=Door):
+        self.door = door
         self.target = urlsplit(endpoint).netloc
         self.port = free_ports(1)[0]
         self.endpoint = f"http://127.0.0.1:{self.port}"
@@ -105,7 +111,7 @@ class Gatekeeper:
 
     def open(self):
         self.is_shut = False
-        self.listener = Listener(("127.0.0.1", self.port), Door)
+        self.listener = Listener(("127.0.0.1", self.port), self.door)
         self.listener.keeper = self
         threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
 

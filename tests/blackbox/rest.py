@@ -1,11 +1,13 @@
 """The state at rest: once the workers have run, a store holds exactly what the catalog says, and nobody owes work."""
 
 import json
+from pathlib import Path
 
 import seaweed
 from polling import eventually
 
 SETTLE_SECONDS = 30
+IDENTITY = ".s3o/identity.json"
 # Graces and intervals short enough that a test can wait for all of them.
 QUICK = {
     "write_path": {
@@ -29,19 +31,34 @@ OWED = {
 }
 
 
-def stored(server):
-    """Everything of ours on the backend, but for its identity mark."""
-    backend = server.config["backends"][0]
+def stored_on(backend):
+    """Everything of ours on a backend, but for its identity mark."""
     if backend["kind"] == "fs":
-        return server.files()
+        root = Path(backend["root"])
+        return {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()} - {IDENTITY}
     store = seaweed.connect(backend["endpoint"], backend["access_key_id"], backend["secret_access_key"])
     pages = store.get_paginator("list_objects_v2").paginate(Bucket=backend["bucket"])
     found = {entry["Key"] for page in pages for entry in page.get("Contents", [])}
     uploads = store.list_multipart_uploads(Bucket=backend["bucket"]).get("Uploads", [])
-    return (found | {f"unfinished upload of {upload['Key']}" for upload in uploads}) - {".s3o/identity.json"}
+    return (found | {f"unfinished upload of {upload['Key']}" for upload in uploads}) - {IDENTITY}
 
 
-def settle(server):
+def stored(server):
+    """Everything of ours on the first backend."""
+    return stored_on(server.config["backends"][0])
+
+
+def assert_stored_is_located(server):
+    """Each backend holds exactly what the catalog locates there."""
+    rows = set(server.rows("SELECT backend_name, physical_key FROM object_locations"))
+    for backend in server.config["backends"]:
+        located = {key for name, key in rows if name == backend["name"]}
+        found = stored_on(backend)
+        stray, missing = found - located, located - found
+        assert found == located, f"{backend['name']}: stored without a location {stray}, located but not stored {missing}"
+
+
+def settle(server, within_seconds=SETTLE_SECONDS):
     """Lets the workers finish, and shows that what is stored and what is located are then the same."""
 
     def at_rest():
@@ -50,13 +67,11 @@ def settle(server):
         return not any(server.rows(f"SELECT 1 FROM {owed} LIMIT 1") for owed in OWED.values())
 
     try:
-        eventually(at_rest, SETTLE_SECONDS, 0.1)
+        eventually(at_rest, within_seconds, 0.1)
     except AssertionError:
         left = {name: server.rows(f"SELECT * FROM {owed} LIMIT 3") for name, owed in OWED.items()}
         raise AssertionError(f"left after the workers ran: {left}") from None
-    located = {row[0] for row in server.rows("SELECT physical_key FROM object_locations")}
-    found = stored(server)
-    assert found == located, f"stored without a location {found - located}, located but not stored {located - found}"
+    assert_stored_is_located(server)
     status, body = server.admin("POST", "/admin/api/verify?deep=true")
     report = json.loads(body)
     wrong = [check for check in report["checks"] if check["violations"]] + report["unchecked"]

@@ -98,11 +98,11 @@ def test_kills_lose_nothing_bring_nothing_back_and_leave_nothing(own_server, cap
     assert server.files() == set(), "an emptied store keeps no bytes"
 
 
-def delete_all(server):
+def delete_all(server, bucket=BUCKET):
     s3 = server.s3()
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for entry in page.get("Contents", []):
-            s3.delete_object(Bucket=BUCKET, Key=entry["Key"])
-    for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=BUCKET):
+            s3.delete_object(Bucket=bucket, Key=entry["Key"])
+    for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket):
         for upload in page.get("Uploads", []):
-            s3.abort_multipart_upload(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])
+            s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])

@@ -1,0 +1,310 @@
+"""One client of the chaos test: random requests over both instances, each checked against what may be there."""
+
+import http.client
+import random
+import threading
+import time
+from xml.sax.saxutils import escape
+
+import signing
+from chaos_outcomes import Outcome, etag_of_parts
+from facts import PART_BYTES_MIN, body_of, etag_of
+
+BUCKET = "chaos"
+# Shorter than a freeze, so that clients go on elsewhere while a frozen instance still has their request.
+PATIENCE_SECONDS = 1.5
+LANDING_SECONDS_MAX = 60
+SIZES = [16, 300, 4_000, 4_000, 30_000, 70_000]
+SIZE_OF_BACKEND_UPLOADS = 400_000
+SMALL_PART_BYTES = 20_000
+BROKEN = (OSError, http.client.HTTPException)
+
+
+class GivenUp(Exception):
+    """The server has the whole request and says nothing; the connection stays open."""
+
+    def __init__(self, connection):
+        super().__init__()
+        self.connection = connection
+
+
+class ChaosClient(threading.Thread):
+    """Changes keys of its own and a few that it shares, one request at a time."""
+
+    def __init__(self, name, servers, model, seed):
+        super().__init__(daemon=True)
+        self.name, self.model = name, model
+        self.raws = [server.raw() for server in servers]
+        self.seed, self.dice = seed, random.Random(f"{seed}/{name}")
+        self.serial, self.fault, self.landings = 0, None, []
+        # The key whose change was just given up: the next change of it meets the one that floats.
+        self.next_key = None
+        changes = [self.put] * 6 + [self.first_put] * 2 + [self.replace] * 2 + [self.delete] * 2
+        changes += [self.delete_many] + [self.copy] * 2 + [self.multipart] * 2
+        self.operations = changes + [self.get] * 3 + [self.get_range] * 2 + [self.head] * 2 + [self.list]
+
+    def run(self):
+        try:
+            while not self.model.ending.is_set():
+                self.dice.choice(self.operations)(self.pick_key())
+        except BaseException as fault:
+            self.fault = fault
+            self.model.ending.set()
+
+    def pick_key(self):
+        key, self.next_key = self.next_key, None
+        if key is None or self.dice.random() < 0.3:
+            key = self.dice.choice(self.model.keys_of(self.name) + self.dice.sample(self.model.shared, 1))
+        return key
+
+    # Requests
+
+    def ask(self, method, key, body=b"", query=None, headers=None, payload_hash=None, can_float=False):
+        """One request to either instance; its answer, or whatever breaks it."""
+        raw = self.dice.choice(self.raws)
+        payload_hash = payload_hash or signing.hashlib.sha256(body).hexdigest()
+        target, headers, _ = raw.prepare(method, raw.path(BUCKET, key), query, headers, payload_hash)
+        if method in ("PUT", "POST"):
+            headers["Content-Length"] = str(len(body))
+        connection = raw.connect(timeout=PATIENCE_SECONDS)
+        try:
+            raw.start(connection, method, target, headers)
+            if body:
+                connection.send(body)
+        except BROKEN:
+            connection.close()
+            raise
+        try:
+            return raw.finish(connection)
+        except TimeoutError:
+            if can_float:
+                raise GivenUp(connection) from None
+            connection.close()
+            raise
+        except BROKEN:
+            connection.close()
+            raise
+
+    def change(self, operation, outcomes, send, judge=None):
+        """Asks for a change of one or more keys, and tells the model what came of it."""
+        judge = judge or verdict_of
+        tickets = [(self.model.history(key), self.model.history(key).begin(outcome)) for key, outcome in outcomes.items()]
+        try:
+            answer = send()
+        except GivenUp as given_up:
+            self.model.count(operation, "given up")
+            self.next_key = self.dice.choice(list(outcomes))
+            for history, ticket in tickets:
+                history.floats(ticket)
+            self.wait_beside(given_up.connection, tickets, judge)
+            return None
+        except BROKEN:
+            answer = None
+        for history, ticket in tickets:
+            verdict = judge(answer, history.key)
+            self.model.count(operation, verdict)
+            getattr(history, verdict)(ticket)
+        return answer
+
+    def wait_beside(self, connection, tickets, judge):
+        """Waits for the answer to a request that was given up, while this client goes on."""
+
+        def wait():
+            try:
+                connection.sock.settimeout(LANDING_SECONDS_MAX)
+                answer = self.raws[0].finish(connection)
+            except TimeoutError:
+                self.fault = AssertionError(f"no answer within {LANDING_SECONDS_MAX} s: {tickets}")
+                return
+            except BROKEN:
+                answer = None
+            for history, ticket in tickets:
+                history.landed(ticket, judge(answer, history.key))
+
+        self.landings.append(threading.Thread(target=wait, daemon=True))
+        self.landings[-1].start()
+
+    # Changes
+
+    def new_pieces(self, *sizes):
+        self.serial += 1
+        return tuple((size, f"{self.seed}/{self.name}/{self.serial}/{number}") for number, size in enumerate(sizes))
+
+    def outcome(self, operation, pieces, is_declared=False):
+        body = b"".join(body_of(size, seed) for size, seed in pieces)
+        return Outcome(f"{operation} {self.name}-{self.serial}", etag_of(body), pieces, is_declared), body
+
+    def put(self, key, condition=None, operation="PUT"):
+        large = self.dice.random() < 0.08
+        pieces = self.new_pieces(SIZE_OF_BACKEND_UPLOADS if large else self.dice.choice(SIZES))
+        is_declared = self.dice.random() < 0.6
+        outcome, body = self.outcome(operation, pieces, is_declared)
+        payload_hash = None if is_declared else signing.UNSIGNED
+        send = lambda: self.ask("PUT", key, body, headers=condition, payload_hash=payload_hash, can_float=True)
+        return self.change(operation, {key: outcome}, send)
+
+    def first_put(self, key):
+        """A write that only creates. That it was refused shows that something was there."""
+        history = self.model.history(key)
+        look = history.look()
+        answer = self.put(key, {"If-None-Match": "*"}, "first PUT")
+        if answer and answer.status == 412:
+            history.saw(look, lambda outcome: outcome.etag, "refused as not the first")
+
+    def replace(self, key):
+        """A write that only replaces what is known to be there."""
+        history = self.model.history(key)
+        known = history.certain()
+        if not known or not known.etag:
+            return self.put(key)
+        answer = self.put(key, {"If-Match": known.etag}, "replacing PUT")
+        if answer and answer.status in (404, 412):
+            raise AssertionError(f"{key} no longer has {known}: {answer}\n  " + "\n  ".join(history.log))
+        return answer
+
+    def delete(self, key):
+        self.serial += 1
+        gone = Outcome(f"DELETE {self.name}-{self.serial}")
+        self.change("DELETE", {key: gone}, lambda: self.ask("DELETE", key, can_float=True))
+
+    def delete_many(self, _key):
+        self.serial += 1
+        keys = self.dice.sample(self.model.keys_of(self.name), 3)
+        body = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
+        body = f"<Delete>{body}</Delete>".encode()
+        headers = {"Content-MD5": signing_md5(body)}
+        outcomes = {key: Outcome(f"DeleteObjects {self.name}-{self.serial}") for key in keys}
+        send = lambda: self.ask("POST", None, body, {"delete": None}, headers, can_float=True)
+        self.change("DeleteObjects", outcomes, send, verdict_of_one)
+
+    def copy(self, key):
+        """Copies from a key whose state is certain, so that the copy's state is known too."""
+        sources = {other: self.model.history(other).certain() for other in self.model.keys_of(self.name) if other != key}
+        sources = {other: known for other, known in sources.items() if known and known.etag}
+        if not sources:
+            return self.put(key)
+        source = self.dice.choice(sorted(sources))
+        self.serial += 1
+        known = sources[source]
+        outcome = Outcome(f"COPY {self.name}-{self.serial} of {known}", known.etag, known.pieces)
+        headers = {"x-amz-copy-source": self.raws[0].path(BUCKET, source)}
+        return self.change("COPY", {key: outcome}, lambda: self.ask("PUT", key, headers=headers, can_float=True))
+
+    def multipart(self, key):
+        """Create, parts, one of them sent twice, then Complete, Abort or neither."""
+        try:
+            upload = self.created_upload(key)
+            sizes = ([PART_BYTES_MIN] if self.dice.random() < 0.1 else []) + [SMALL_PART_BYTES]
+            pieces = self.new_pieces(*sizes)
+            bodies = [body_of(size, seed) for size, seed in pieces]
+            if not upload or not all(self.sent_part(key, upload, at, body) for at, body in enumerate(bodies, 1)):
+                return
+            fate = self.dice.random()
+            if fate < 0.3:
+                if fate < 0.2:
+                    self.ask("DELETE", key, query={"uploadId": upload})
+                    self.model.count("Abort", "asked")
+                return
+        except BROKEN:
+            return
+        parts = "".join(
+            f"<Part><PartNumber>{at}</PartNumber><ETag>{escape(etag_of(body))}</ETag></Part>"
+            for at, body in enumerate(bodies, 1)
+        )
+        document = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
+        outcome = Outcome(f"Complete {self.name}-{self.serial}", etag_of_parts(bodies), pieces)
+        send = lambda: self.ask("POST", key, document, {"uploadId": upload}, can_float=True)
+        self.change("Complete", {key: outcome}, send)
+
+    def created_upload(self, key):
+        answer = self.ask("POST", key, query={"uploads": None})
+        self.model.status(answer)
+        return answer.xml().findtext("UploadId") if answer.status == 200 else None
+
+    def sent_part(self, key, upload, number, body):
+        """Sends a part until it was taken, at most three times; now and then other bytes before it."""
+        query = {"partNumber": str(number), "uploadId": upload}
+        if len(body) < PART_BYTES_MIN and self.dice.random() < 0.3:
+            self.ask("PUT", key, body_of(SMALL_PART_BYTES, f"replaced {self.serial}"), query)
+        for _ in range(3):
+            answer = self.ask("PUT", key, body, query)
+            self.model.status(answer)
+            self.model.count("part", "acknowledged" if answer.status == 200 else "unknown")
+            if answer.status == 200:
+                return True
+        return False
+
+    # Reads
+
+    def look_at(self, operation, key, ask, judge):
+        """One read; an answer that says something of the key is held against the model."""
+        history = self.model.history(key)
+        look = history.look()
+        try:
+            answer = ask()
+        except BROKEN:
+            return self.model.count(operation, "unknown")
+        self.model.status(answer)
+        if answer.status >= 500:
+            return self.model.count(operation, "unknown")
+        self.model.count(operation, "answered")
+        if answer.status == 404:
+            return history.saw(look, lambda outcome: outcome.etag is None, f"{operation} finds nothing")
+        assert answer.status in (200, 206), f"{operation} of {key}: {answer}"
+        etag = answer.headers["etag"]
+        fits = lambda outcome: outcome.etag == etag and judge(outcome, answer)
+        return history.saw(look, fits, f"{operation} finds {etag}, {len(answer.body)} bytes")
+
+    def get(self, key):
+        self.look_at("GET", key, lambda: self.ask("GET", key), lambda outcome, answer: outcome.body() == answer.body)
+
+    def get_range(self, key):
+        first, last = self.dice.randrange(8), self.dice.choice([9, 2_000, 100_000])
+        ask = lambda: self.ask("GET", key, headers={"Range": f"bytes={first}-{last}"})
+        self.look_at("range", key, ask, lambda outcome, answer: outcome.body()[first : last + 1] == answer.body)
+
+    def head(self, key):
+        told = lambda outcome, answer: int(answer.headers["content-length"]) == outcome.size_bytes()
+        self.look_at("HEAD", key, lambda: self.ask("HEAD", key), told)
+
+    def list(self, _key):
+        try:
+            answer = self.ask("GET", None, query={"list-type": "2", "prefix": f"{self.name}/"})
+        except BROKEN:
+            return self.model.count("LIST", "unknown")
+        self.model.status(answer)
+        if answer.status != 200:
+            return self.model.count("LIST", "unknown")
+        self.model.count("LIST", "answered")
+        listed = {entry.findtext("Key"): entry for entry in answer.xml().iter("Contents")}
+        assert set(listed) <= set(self.model.keys_of(self.name)), sorted(listed)
+        for key in self.model.keys_of(self.name):
+            entry = listed.get(key)
+            etag = entry.findtext("ETag") if entry is not None else None
+            self.model.history(key).saw(None, lambda outcome: outcome.etag == etag, f"LIST shows {etag}")
+        return None
+
+
+def verdict_of(answer, key):
+    """What an answer to a change says of it; None is a connection that broke."""
+    if answer is None or answer.status >= 500 or (answer.status == 200 and answer.code):
+        assert answer is None or answer.status == 503, f"change of {key}: {answer}"
+        return "unknown"
+    if answer.status in (404, 409, 412):
+        return "refused"
+    assert answer.status in (200, 204), f"change of {key}: {answer}"
+    return "acknowledged"
+
+
+def verdict_of_one(answer, key):
+    """The same for one key of DeleteObjects."""
+    if answer is None or answer.status != 200:
+        return verdict_of(answer, key)
+    deleted = {entry.findtext("Key") for entry in answer.xml().iter("Deleted")}
+    return "acknowledged" if key in deleted else "unknown"
+
+
+def signing_md5(body):
+    import base64
+
+    return base64.b64encode(signing.hashlib.md5(body).digest()).decode()

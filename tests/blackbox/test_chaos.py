@@ -1,0 +1,180 @@
+"""Two instances, a database and three stores under random faults: what was acknowledged is there, all the rest is gone.
+
+Everything is drawn from a seed, which is printed: `S3O_CHAOS_SEED` repeats a run's requests and faults (how they meet is
+up to the machine). `S3O_CHAOS_SECONDS` is how long the load runs.
+"""
+
+import json
+import os
+import random
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+import seaweed
+from catalogs import PostgresCatalog
+from chaos_client import BUCKET, ChaosClient
+from chaos_outcomes import OwnKey, SharedKey
+from chaos_plan import HOST_KINDS, WIRE_KINDS, Chaos
+from fault_proxy import FaultProxy
+from polling import eventually
+from rest import settle
+from test_kill import delete_all
+from test_verify import verify
+
+SECONDS = float(os.environ.get("S3O_CHAOS_SECONDS", "22"))
+SEED = int(os.environ.get("S3O_CHAOS_SEED", str(random.SystemRandom().randrange(2**32))))
+CLIENTS = 6
+KEYS_PER_CLIENT = 5
+SHARED_KEYS = 3
+REST_SECONDS = 60
+SETTINGS = {
+    "write_path": {"pending_intents": {"min_age": "2s", "reaper_tick": "100ms", "late_write_window": "4s"}},
+    "cleanup_queue": {
+        "interval": "100ms",
+        "claim_grace_period": "2s",
+        "backoff_min": "50ms",
+        "backoff_max": "200ms",
+        "reader_grace": "3s",
+    },
+}
+
+
+class Model:
+    """Every key's history, and what was counted on the way."""
+
+    def __init__(self):
+        self.ending = threading.Event()
+        self.shared = [f"shared/key-{number}" for number in range(SHARED_KEYS)]
+        self.histories = {key: SharedKey(key) for key in self.shared}
+        for client in range(CLIENTS):
+            self.histories |= {key: OwnKey(key) for key in self.keys_of(f"c{client}")}
+        self.counts, self.statuses = Counter(), Counter()
+        self.lock = threading.Lock()
+
+    def keys_of(self, name):
+        return [f"{name}/key-{number}" for number in range(KEYS_PER_CLIENT)]
+
+    def history(self, key):
+        return self.histories[key]
+
+    def count(self, operation, outcome):
+        with self.lock:
+            self.counts[operation, outcome] += 1
+
+    def status(self, answer):
+        with self.lock:
+            self.statuses[answer.status] += 1
+
+    def summary(self):
+        operations = {}
+        for (operation, outcome), count in sorted(self.counts.items()):
+            operations.setdefault(operation, []).append(f"{count} {outcome}")
+        return "; ".join(f"{operation}: {', '.join(counts)}" for operation, counts in operations.items())
+
+
+@pytest.fixture
+def wires():
+    """A faulty way to each of two buckets of a real S3 server."""
+    proxies = [FaultProxy(os.environ["S3O_TEST_S3_ENDPOINT"]) for _ in range(2)]
+    yield proxies
+    for proxy in proxies:
+        if not proxy.is_shut:
+            proxy.shut()
+
+
+@pytest.fixture
+def servers(own_server, own_postgres, wires, tmp_path):
+    """Two instances over a small folder, a small bucket and a large one, so that writes move on from each to the next."""
+    disk = {"name": "disk", "kind": "fs", "root": str(tmp_path / "disk"), "quota": "400KiB"}
+    buckets = [{**seaweed.fresh_bucket(), "endpoint": wire.endpoint, "put_bytes_max": "150KiB"} for wire in wires]
+    buckets[0] |= {"name": "small", "quota": "1500KiB"}
+    buckets[1] |= {"name": "large"}
+    catalog = PostgresCatalog(own_postgres.url)
+    made = []
+    for name in ("one", "two"):
+        made.append(own_server(name=name, settings=SETTINGS, catalog=catalog, backend=disk))
+        made[-1].config["backends"] += buckets
+        made[-1].config["database"]["lock_timeout"] = "2s"
+        made[-1].start()
+    made[0].s3().create_bucket(Bucket=BUCKET)
+    return made
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(180 + 2 * SECONDS)
+def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(servers, own_postgres, wires, capsys):
+    model = Model()
+    chaos = Chaos(SEED, servers, own_postgres, wires)
+    clients = [ChaosClient(f"c{number}", servers, model, SEED) for number in range(CLIENTS)]
+    with capsys.disabled():
+        print(f"\nchaos test: S3O_CHAOS_SEED={SEED} S3O_CHAOS_SECONDS={SECONDS:g}")
+    for thread in (*clients, chaos):
+        thread.start()
+    model.ending.wait(SECONDS)
+    chaos.end()
+    model.ending.set()
+    join_all(clients)
+    with capsys.disabled():
+        print(f"  faults: {', '.join(f'{kind} {count}' for kind, count in sorted(chaos.fired.items()))}")
+        print(f"  {sum(model.counts.values())} requests: {model.summary()}")
+    missed = [kind for kind in (*HOST_KINDS, *WIRE_KINDS) if not chaos.fired[kind]]
+    assert not missed, f"these faults never happened: {missed}"
+    began = time.monotonic()
+    for server in servers:
+        eventually(server.is_ready, 30, 0.05, "an instance did not recover")
+    settle(servers[0], REST_SECONDS)
+    with capsys.disabled():
+        print(f"  at rest {time.monotonic() - began:.1f} s after the last fault")
+    assert_as_told(servers, model, clients)
+    assert_books_are_exact(servers)
+    delete_all(servers[1], BUCKET)
+    settle(servers[1], REST_SECONDS)
+    assert servers[0].rows("SELECT count(*) FROM object_locations") == [(0,)]
+    assert_books_are_exact(servers)
+
+
+def join_all(clients):
+    """Every client is done, and so is every request that it gave up."""
+    for client in clients:
+        client.join(90)
+        assert not client.is_alive(), "a client does not end"
+        for landing in client.landings:
+            landing.join(90)
+    faults = [client.fault for client in clients if client.fault]
+    if faults:
+        raise AssertionError(f"seed {SEED}: {faults[0]}") from faults[0]
+
+
+def assert_as_told(servers, model, clients):
+    """Every instance shows the same, and it is what the model allows."""
+    for server in servers:
+        raw = server.raw()
+        for key in model.histories:
+            client = clients[0]
+            client.raws = [raw]
+            client.get(key)
+        for client in clients:
+            client.raws = [raw]
+            client.list(None)
+    assert model.counts["PUT", "acknowledged"] >= 20, "too little load to show anything"
+
+
+def assert_books_are_exact(servers):
+    """Used bytes are those of the locations, none are owed or reserved, and no audit had to mend anything."""
+    books = servers[0].rows(
+        "SELECT backend_name, sum(used_bytes), sum(orphan_bytes), sum(reserved_bytes), sum(repairs) "
+        "FROM backend_quotas GROUP BY backend_name"
+    )
+    located = dict(servers[0].rows("SELECT backend_name, sum(size_bytes) FROM object_locations GROUP BY backend_name"))
+    expected = {name: (located.get(name, 0), 0, 0, 0) for name in ("disk", "small", "large")}
+    assert {name: tuple(map(int, numbers)) for name, *numbers in books} == expected
+    for server in servers:
+        code, report = verify(server, "--deep")
+        assert code == 0, report
+        assert server.metrics()["s3o_audit_dropped_total"] == 0
+        assert "panicked" not in server.log()
+        events = {json.loads(line)["event"] for line in (server.folder / "s3o-data/audit.jsonl").read_text().splitlines()}
+        assert not events & {"quota_audit.repaired", "cleanup_queue.dead_lettered"}, events
