@@ -1,9 +1,10 @@
 """One client of the chaos test: random requests over both instances, each checked against what may be there."""
 
+import base64
+import hashlib
 import http.client
 import random
 import threading
-import time
 from xml.sax.saxutils import escape
 
 import signing
@@ -15,8 +16,11 @@ BUCKET = "chaos"
 PATIENCE_SECONDS = 1.5
 LANDING_SECONDS_MAX = 60
 SIZES = [16, 300, 4_000, 4_000, 30_000, 70_000]
-SIZE_OF_BACKEND_UPLOADS = 400_000
+# More than a backend takes in one PUT.
+LARGE_BYTES = PART_BYTES_MIN + 100_000
 SMALL_PART_BYTES = 20_000
+# How long a client rests that got no answer, as clients do.
+REST_SECONDS = (0.02, 0.3)
 BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -26,6 +30,10 @@ class GivenUp(Exception):
     def __init__(self, connection):
         super().__init__()
         self.connection = connection
+
+
+class NotSent(OSError):
+    """Nobody listens, so nothing was asked."""
 
 
 class ChaosClient(threading.Thread):
@@ -62,11 +70,15 @@ class ChaosClient(threading.Thread):
     def ask(self, method, key, body=b"", query=None, headers=None, payload_hash=None, can_float=False):
         """One request to either instance; its answer, or whatever breaks it."""
         raw = self.dice.choice(self.raws)
-        payload_hash = payload_hash or signing.hashlib.sha256(body).hexdigest()
+        payload_hash = payload_hash or hashlib.sha256(body).hexdigest()
         target, headers, _ = raw.prepare(method, raw.path(BUCKET, key), query, headers, payload_hash)
         if method in ("PUT", "POST"):
             headers["Content-Length"] = str(len(body))
         connection = raw.connect(timeout=PATIENCE_SECONDS)
+        try:
+            connection.connect()
+        except OSError:
+            raise NotSent from None
         try:
             raw.start(connection, method, target, headers)
             if body:
@@ -98,13 +110,20 @@ class ChaosClient(threading.Thread):
                 history.floats(ticket)
             self.wait_beside(given_up.connection, tickets, judge)
             return None
+        except NotSent:
+            answer, judge = None, lambda _answer, _key: "refused"
         except BROKEN:
             answer = None
         for history, ticket in tickets:
             verdict = judge(answer, history.key)
             self.model.count(operation, verdict)
             getattr(history, verdict)(ticket)
+        if answer is None or answer.status >= 500:
+            self.rest()
         return answer
+
+    def rest(self):
+        self.model.ending.wait(self.dice.uniform(*REST_SECONDS))
 
     def wait_beside(self, connection, tickets, judge):
         """Waits for the answer to a request that was given up, while this client goes on."""
@@ -135,8 +154,8 @@ class ChaosClient(threading.Thread):
         return Outcome(f"{operation} {self.name}-{self.serial}", etag_of(body), pieces, is_declared), body
 
     def put(self, key, condition=None, operation="PUT"):
-        large = self.dice.random() < 0.08
-        pieces = self.new_pieces(SIZE_OF_BACKEND_UPLOADS if large else self.dice.choice(SIZES))
+        large = self.dice.random() < 0.06
+        pieces = self.new_pieces(LARGE_BYTES if large else self.dice.choice(SIZES))
         is_declared = self.dice.random() < 0.6
         outcome, body = self.outcome(operation, pieces, is_declared)
         payload_hash = None if is_declared else signing.UNSIGNED
@@ -172,7 +191,7 @@ class ChaosClient(threading.Thread):
         keys = self.dice.sample(self.model.keys_of(self.name), 3)
         body = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
         body = f"<Delete>{body}</Delete>".encode()
-        headers = {"Content-MD5": signing_md5(body)}
+        headers = {"Content-MD5": content_md5(body)}
         outcomes = {key: Outcome(f"DeleteObjects {self.name}-{self.serial}") for key in keys}
         send = lambda: self.ask("POST", None, body, {"delete": None}, headers, can_float=True)
         self.change("DeleteObjects", outcomes, send, verdict_of_one)
@@ -198,15 +217,15 @@ class ChaosClient(threading.Thread):
             pieces = self.new_pieces(*sizes)
             bodies = [body_of(size, seed) for size, seed in pieces]
             if not upload or not all(self.sent_part(key, upload, at, body) for at, body in enumerate(bodies, 1)):
-                return
+                return self.rest()
             fate = self.dice.random()
             if fate < 0.3:
                 if fate < 0.2:
                     self.ask("DELETE", key, query={"uploadId": upload})
                     self.model.count("Abort", "asked")
-                return
+                return None
         except BROKEN:
-            return
+            return self.rest()
         parts = "".join(
             f"<Part><PartNumber>{at}</PartNumber><ETag>{escape(etag_of(body))}</ETag></Part>"
             for at, body in enumerate(bodies, 1)
@@ -214,11 +233,10 @@ class ChaosClient(threading.Thread):
         document = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         outcome = Outcome(f"Complete {self.name}-{self.serial}", etag_of_parts(bodies), pieces)
         send = lambda: self.ask("POST", key, document, {"uploadId": upload}, can_float=True)
-        self.change("Complete", {key: outcome}, send)
+        return self.change("Complete", {key: outcome}, send)
 
     def created_upload(self, key):
         answer = self.ask("POST", key, query={"uploads": None})
-        self.model.status(answer)
         return answer.xml().findtext("UploadId") if answer.status == 200 else None
 
     def sent_part(self, key, upload, number, body):
@@ -228,7 +246,6 @@ class ChaosClient(threading.Thread):
             self.ask("PUT", key, body_of(SMALL_PART_BYTES, f"replaced {self.serial}"), query)
         for _ in range(3):
             answer = self.ask("PUT", key, body, query)
-            self.model.status(answer)
             self.model.count("part", "acknowledged" if answer.status == 200 else "unknown")
             if answer.status == 200:
                 return True
@@ -243,10 +260,10 @@ class ChaosClient(threading.Thread):
         try:
             answer = ask()
         except BROKEN:
-            return self.model.count(operation, "unknown")
-        self.model.status(answer)
-        if answer.status >= 500:
-            return self.model.count(operation, "unknown")
+            answer = None
+        if answer is None or answer.status >= 500:
+            self.model.count(operation, "unknown")
+            return self.rest()
         self.model.count(operation, "answered")
         if answer.status == 404:
             return history.saw(look, lambda outcome: outcome.etag is None, f"{operation} finds nothing")
@@ -271,10 +288,10 @@ class ChaosClient(threading.Thread):
         try:
             answer = self.ask("GET", None, query={"list-type": "2", "prefix": f"{self.name}/"})
         except BROKEN:
-            return self.model.count("LIST", "unknown")
-        self.model.status(answer)
-        if answer.status != 200:
-            return self.model.count("LIST", "unknown")
+            answer = None
+        if answer is None or answer.status >= 500:
+            self.model.count("LIST", "unknown")
+            return self.rest()
         self.model.count("LIST", "answered")
         listed = {entry.findtext("Key"): entry for entry in answer.xml().iter("Contents")}
         assert set(listed) <= set(self.model.keys_of(self.name)), sorted(listed)
@@ -304,7 +321,5 @@ def verdict_of_one(answer, key):
     return "acknowledged" if key in deleted else "unknown"
 
 
-def signing_md5(body):
-    import base64
-
-    return base64.b64encode(signing.hashlib.md5(body).digest()).decode()
+def content_md5(body):
+    return base64.b64encode(hashlib.md5(body).digest()).decode()

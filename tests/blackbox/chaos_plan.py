@@ -1,6 +1,5 @@
 """What goes wrong and when, drawn from a seed: two plans that run side by side, and the hands that carry them out."""
 
-import itertools
 import os
 import random
 import signal

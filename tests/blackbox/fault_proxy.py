@@ -33,6 +33,13 @@ class WireFault:
 class FaultyDoor(Door):
     """Passes requests on, but for those that a fault is waiting for."""
 
+    def handle(self):
+        try:
+            super().handle()
+        except OSError:
+            # Whoever asked is gone.
+            pass
+
     def answer_request(self):
         wire = self.server.keeper
         fault = None if wire.is_shut else wire.take(self.command, self.path)

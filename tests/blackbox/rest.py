@@ -7,7 +7,8 @@ import seaweed
 from polling import eventually
 
 SETTLE_SECONDS = 30
-IDENTITY = ".s3o/identity.json"
+# s3o's own on every backend: its mark, and what an attach that was cut off tried out, which a later one sweeps.
+IDENTITY, CANARIES = ".s3o/identity.json", ".s3o/probe/"
 # Graces and intervals short enough that a test can wait for all of them.
 QUICK = {
     "write_path": {
@@ -32,15 +33,21 @@ OWED = {
 
 
 def stored_on(backend):
-    """Everything of ours on a backend, but for its identity mark."""
-    if backend["kind"] == "fs":
-        root = Path(backend["root"])
-        return {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()} - {IDENTITY}
+    """Everything of ours on a backend, but for what s3o keeps there for itself."""
+    found = files_below(backend["root"]) if backend["kind"] == "fs" else objects_in(backend)
+    return {key for key in found if key != IDENTITY and not key.startswith(CANARIES)}
+
+
+def files_below(root):
+    return {str(path.relative_to(root)) for path in Path(root).rglob("*") if not path.is_dir()}
+
+
+def objects_in(backend):
     store = seaweed.connect(backend["endpoint"], backend["access_key_id"], backend["secret_access_key"])
     pages = store.get_paginator("list_objects_v2").paginate(Bucket=backend["bucket"])
     found = {entry["Key"] for page in pages for entry in page.get("Contents", [])}
     uploads = store.list_multipart_uploads(Bucket=backend["bucket"]).get("Uploads", [])
-    return (found | {f"unfinished upload of {upload['Key']}" for upload in uploads}) - {IDENTITY}
+    return found | {f"unfinished upload of {upload['Key']}" for upload in uploads}
 
 
 def stored(server):

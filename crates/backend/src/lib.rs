@@ -16,6 +16,7 @@ use s3o_model::names::BackendName;
 use s3o_model::physical_key::NameStyle;
 
 pub mod body;
+pub mod canaries;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod error;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
+use s3o_backend::canaries::sweep;
 use s3o_backend::fleet::Fleet;
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, Known, Verdict, judge};
 use s3o_backend::{Error as BackendError, SharedBackend};
@@ -109,6 +110,9 @@ impl Identity {
 
     async fn learn_traits(&self, backend: &SharedBackend) -> Result<(), Error> {
         let traits = backend.probe_traits().await.map_err(|source| failed(backend, source))?;
+        if let Err(error) = sweep(backend.as_ref(), &traits, self.parts.clock.now()).await {
+            tracing::info!(backend = %backend.name(), %error, "old canaries left for another start");
+        }
         self.parts.fleet.set_traits(backend.name(), traits);
         Ok(())
     }

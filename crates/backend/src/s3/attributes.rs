@@ -72,11 +72,13 @@ impl S3 {
         self.order_in(&folder).await
     }
 
+    /// One that cannot be removed keeps no other from going.
     async fn remove_canaries(&self, canaries: Vec<Doomed>) -> Result<(), Error> {
+        let mut removed = Ok(());
         for canary in canaries {
-            self.remove_canary(canary).await?;
+            removed = removed.and(self.remove_canary(canary).await);
         }
-        Ok(())
+        removed
     }
 
     /// A service that does not know the question keeps no versions.
