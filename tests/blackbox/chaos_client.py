@@ -97,9 +97,8 @@ class ChaosClient(threading.Thread):
             connection.close()
             raise
 
-    def change(self, operation, outcomes, send, judge=None):
+    def change(self, operation, outcomes, send, judge):
         """Asks for a change of one or more keys, and tells the model what came of it."""
-        judge = judge or verdict_of
         tickets = [(self.model.history(key), self.model.history(key).begin(outcome)) for key, outcome in outcomes.items()]
         try:
             answer = send()
@@ -111,7 +110,7 @@ class ChaosClient(threading.Thread):
             self.wait_beside(given_up.connection, tickets, judge)
             return None
         except NotSent:
-            answer, judge = None, lambda _answer, _key: "refused"
+            answer, judge = None, lambda *_: "refused"
         except BROKEN:
             answer = None
         for history, ticket in tickets:
@@ -160,7 +159,7 @@ class ChaosClient(threading.Thread):
         outcome, body = self.outcome(operation, pieces, is_declared)
         payload_hash = None if is_declared else signing.UNSIGNED
         send = lambda: self.ask("PUT", key, body, headers=condition, payload_hash=payload_hash, can_float=True)
-        return self.change(operation, {key: outcome}, send)
+        return self.change(operation, {key: outcome}, send, verdict_of_condition if condition else verdict_of)
 
     def first_put(self, key):
         """A write that only creates. That it was refused shows that something was there."""
@@ -184,7 +183,7 @@ class ChaosClient(threading.Thread):
     def delete(self, key):
         self.serial += 1
         gone = Outcome(f"DELETE {self.name}-{self.serial}")
-        self.change("DELETE", {key: gone}, lambda: self.ask("DELETE", key, can_float=True))
+        self.change("DELETE", {key: gone}, lambda: self.ask("DELETE", key, can_float=True), verdict_of)
 
     def delete_many(self, _key):
         self.serial += 1
@@ -207,7 +206,8 @@ class ChaosClient(threading.Thread):
         known = sources[source]
         outcome = Outcome(f"COPY {self.name}-{self.serial} of {known}", known.etag, known.pieces)
         headers = {"x-amz-copy-source": self.raws[0].path(BUCKET, source)}
-        return self.change("COPY", {key: outcome}, lambda: self.ask("PUT", key, headers=headers, can_float=True))
+        send = lambda: self.ask("PUT", key, headers=headers, can_float=True)
+        return self.change("COPY", {key: outcome}, send, verdict_of)
 
     def multipart(self, key):
         """Create, parts, one of them sent twice, then Complete, Abort or neither."""
@@ -233,7 +233,7 @@ class ChaosClient(threading.Thread):
         document = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         outcome = Outcome(f"Complete {self.name}-{self.serial}", etag_of_parts(bodies), pieces)
         send = lambda: self.ask("POST", key, document, {"uploadId": upload}, can_float=True)
-        return self.change("Complete", {key: outcome}, send)
+        return self.change("Complete", {key: outcome}, send, verdict_of)
 
     def created_upload(self, key):
         answer = self.ask("POST", key, query={"uploads": None})
@@ -304,6 +304,13 @@ class ChaosClient(threading.Thread):
 
 def verdict_of(answer, key):
     """What an answer to a change says of it; None is a connection that broke."""
+    verdict = verdict_of_condition(answer, key)
+    assert verdict != "refused", f"change of {key}: {answer}"
+    return verdict
+
+
+def verdict_of_condition(answer, key):
+    """The same for a change with a condition, which may be refused."""
     if answer is None or answer.status >= 500 or (answer.status == 200 and answer.code):
         assert answer is None or answer.status == 503, f"change of {key}: {answer}"
         return "unknown"

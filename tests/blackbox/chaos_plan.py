@@ -28,6 +28,7 @@ SECONDS = {
 HOST_PAUSE_SECONDS = (0.4, 1.2)
 WIRE_PAUSE_SECONDS = (0.1, 0.6)
 REQUESTS_MAX = 3
+HOLD_SECONDS = 0.6
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Chaos:
             raise self.faults[0]
 
     def on_hosts(self, event):
+        self.hold_up_some_requests()
         server = self.servers[event.target]
         if event.kind == KILL:
             assert "panicked" not in server.log()
@@ -105,6 +107,15 @@ class Chaos:
             finally:
                 self.database.restart()
         self.fired[event.kind] += 1
+
+    def hold_up_some_requests(self):
+        """What happens to an instance or to the database then meets writes that are on their way to a store."""
+        before = [wire.fired[DELAY] for wire in self.wires]
+        for wire in self.wires:
+            wire.arm(DELAY, HOLD_SECONDS, REQUESTS_MAX)
+        deadline = time.monotonic() + HOLD_SECONDS
+        while [wire.fired[DELAY] for wire in self.wires] == before and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def on_wires(self, event):
         wire = self.wires[event.target]
