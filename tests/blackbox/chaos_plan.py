@@ -1,4 +1,4 @@
-"""What goes wrong and when, drawn from a seed: two plans that run side by side, and the hands that carry them out."""
+"""What goes wrong and when, drawn from a seed: three plans that run side by side, and the hands that carry them out."""
 
 import os
 import random
@@ -8,11 +8,15 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
+from database_wire import AFTER, BEFORE
 from fault_proxy import DELAY, LATE, REFUSE, RESET, SWALLOW
+from polling import eventually
+from running import START_SECONDS
 
 KILL, FREEZE, FAST, IMMEDIATE = "kill", "freeze", "database fast", "database immediate"
 HOST_KINDS = (KILL, FREEZE, FAST, IMMEDIATE)
 WIRE_KINDS = (DELAY, RESET, SWALLOW, LATE, REFUSE)
+COMMIT_KINDS = (AFTER, BEFORE)
 # How long each lasts. A freeze outlasts leases and claims, whatever is late lands within the window for that.
 SECONDS = {
     KILL: (0.0, 0.5),
@@ -24,16 +28,19 @@ SECONDS = {
     SWALLOW: (0, 0),
     LATE: (0.2, 2.0),
     REFUSE: (0.2, 1.2),
+    AFTER: (0, 0),
+    BEFORE: (0, 0),
 }
 HOST_PAUSE_SECONDS = (0.4, 1.2)
 WIRE_PAUSE_SECONDS = (0.1, 0.6)
+COMMIT_PAUSE_SECONDS = (0.1, 0.6)
 REQUESTS_MAX = 3
 HOLD_SECONDS = 0.6
 
 
 @dataclass(frozen=True)
 class Event:
-    """After a pause, something goes wrong with one of two instances or one of two wires, for a while."""
+    """After a pause, something goes wrong with one of two instances or one of two wires of a kind, for a while."""
 
     pause: float
     kind: str
@@ -52,12 +59,17 @@ def plan(seed, kinds, pause_seconds):
 
 
 class Chaos:
-    """Carries both plans out until it is told to end, and leaves everything running."""
+    """Carries the plans out until it is told to end, and leaves everything running."""
 
-    def __init__(self, seed, servers, database, wires):
-        self.seed, self.servers, self.database, self.wires = seed, servers, database, wires
+    def __init__(self, seed, servers, database, wires, database_wires):
+        self.seed, self.servers, self.database = seed, servers, database
+        self.wires, self.database_wires = wires, database_wires
         self.ending, self.fired, self.faults = threading.Event(), Counter(), []
-        plans = ((self.on_hosts, HOST_KINDS, HOST_PAUSE_SECONDS), (self.on_wires, WIRE_KINDS, WIRE_PAUSE_SECONDS))
+        plans = (
+            (self.on_hosts, HOST_KINDS, HOST_PAUSE_SECONDS),
+            (self.on_wires, WIRE_KINDS, WIRE_PAUSE_SECONDS),
+            (self.on_commits, COMMIT_KINDS, COMMIT_PAUSE_SECONDS),
+        )
         self.threads = [threading.Thread(target=self.carry_out, args=each, daemon=True) for each in plans]
 
     def start(self):
@@ -80,7 +92,7 @@ class Chaos:
         for thread in self.threads:
             thread.join(60)
             assert not thread.is_alive(), "a fault does not end"
-        for wire in self.wires:
+        for wire in (*self.wires, *self.database_wires):
             wire.behave()
             self.fired.update(wire.fired)
         if self.faults:
@@ -93,7 +105,7 @@ class Chaos:
             assert "panicked" not in server.log()
             server.kill()
             time.sleep(event.seconds)
-            server.start()
+            start_as_a_supervisor(server)
         elif event.kind == FREEZE:
             os.kill(server.process.pid, signal.SIGSTOP)
             try:
@@ -123,3 +135,17 @@ class Chaos:
             wire.refuse(event.seconds, self.ending)
         else:
             wire.arm(event.kind, event.seconds, event.requests)
+
+    def on_commits(self, event):
+        self.database_wires[event.target].arm(event.kind, event.requests)
+
+
+def start_as_a_supervisor(server):
+    """An instance that loses its database while it starts ends, and is started again."""
+
+    def is_up():
+        if server.process.poll() is not None:
+            server.spawn()
+        return server.process.poll() is None and server.is_ready()
+
+    eventually(is_up, START_SECONDS, 0.05, "the instance does not start")

@@ -18,7 +18,8 @@ import seaweed
 from catalogs import PostgresCatalog
 from chaos_client import BUCKET, ChaosClient
 from chaos_outcomes import OwnKey, SharedKey
-from chaos_plan import HOST_KINDS, WIRE_KINDS, Chaos
+from chaos_plan import COMMIT_KINDS, HOST_KINDS, WIRE_KINDS, Chaos
+from database_wire import DatabaseWire
 from fault_proxy import FaultProxy
 from polling import eventually
 from rest import settle
@@ -85,7 +86,16 @@ def wires():
 
 
 @pytest.fixture
-def servers(own_server, own_postgres, wires, tmp_path):
+def database_wires(own_postgres):
+    """A faulty way from each instance to the database."""
+    made = [DatabaseWire(own_postgres.url) for _ in range(2)]
+    yield made
+    for wire in made:
+        wire.close()
+
+
+@pytest.fixture
+def servers(own_server, own_postgres, wires, database_wires, tmp_path):
     """Two instances over a small folder, a small bucket and a large one, so that writes move on from each to the next."""
     disk = {"name": "disk", "kind": "fs", "root": str(tmp_path / "disk"), "quota": "400KiB"}
     buckets = [{**seaweed.fresh_bucket(), "endpoint": wire.endpoint, "put_bytes_max": "5MiB"} for wire in wires]
@@ -94,10 +104,10 @@ def servers(own_server, own_postgres, wires, tmp_path):
     catalog = PostgresCatalog(own_postgres.url)
     without_waiting_for_the_disk(own_postgres)
     made = []
-    for name in ("one", "two"):
+    for name, wire in zip(("one", "two"), database_wires):
         made.append(own_server(name=name, settings=SETTINGS, catalog=catalog, backend=disk))
         made[-1].config["backends"] += buckets
-        made[-1].config["database"]["lock_timeout"] = "2s"
+        made[-1].config["database"] |= {"url": wire.through(catalog.url), "lock_timeout": "2s"}
         made[-1].start()
     made[0].s3().create_bucket(Bucket=BUCKET)
     return made
@@ -112,9 +122,11 @@ def without_waiting_for_the_disk(database):
 
 @pytest.mark.alone
 @pytest.mark.timeout(180 + 2 * SECONDS)
-def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(servers, own_postgres, wires, capsys):
+def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(
+    servers, own_postgres, wires, database_wires, capsys
+):
     model = Model()
-    chaos = Chaos(SEED, servers, own_postgres, wires)
+    chaos = Chaos(SEED, servers, own_postgres, wires, database_wires)
     clients = [ChaosClient(f"c{number}", servers, model, SEED) for number in range(CLIENTS)]
     with capsys.disabled():
         print(f"\nchaos test: S3O_CHAOS_SEED={SEED} S3O_CHAOS_SECONDS={SECONDS:g}")
@@ -127,7 +139,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(servers, own_post
     with capsys.disabled():
         print(f"  faults: {', '.join(f'{kind} {count}' for kind, count in sorted(chaos.fired.items()))}")
         print(f"  {sum(model.counts.values())} requests: {model.summary()}")
-    missed = [kind for kind in (*HOST_KINDS, *WIRE_KINDS) if not chaos.fired[kind]]
+    missed = [kind for kind in (*HOST_KINDS, *WIRE_KINDS, *COMMIT_KINDS) if not chaos.fired[kind]]
     assert not missed, f"these faults never happened: {missed}"
     began = time.monotonic()
     for server in servers:
