@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test soak check fuzz bench setup
+.PHONY: run test soak check fuzz chaos bench setup
 
 run: ## build and serve on embedded defaults: SQLite and a local folder below ./s3o-data
 	$(CARGO) run --release --bin s3o -- serve
@@ -19,6 +19,9 @@ check: ## all that a machine can judge without running the product
 
 fuzz: ## new inputs for every fuzz target, S3O_FUZZ_SECONDS each; TARGET picks some of them by name
 	S3O_FUZZ_SECONDS=$${S3O_FUZZ_SECONDS:-60} $(CARGO) test -p s3o-tests --test fuzz -- --nocapture $(TARGET)
+
+chaos: ## instances, database and stores under random faults, for S3O_CHAOS_SECONDS
+	S3O_CHAOS_SECONDS=$${S3O_CHAOS_SECONDS:-600} S3O_SUITES=chaos scripts/test.sh
 
 bench: ## build for speed, start a private server, load it, print a table
 	scripts/bench.sh

@@ -3,7 +3,7 @@
 # each took, stops what it started. Fails if any suite failed.
 #
 # S3O_BIN       the binary that the black-box tests drive (default: the one built here)
-# S3O_SUITES    suites to run, by name (default: all of them)
+# S3O_SUITES    suites to run, by name (default: all of them; chaos is a part of alone)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -109,6 +109,7 @@ for name in $suites; do
         doc) suite doc cargo test --workspace --doc --quiet ;;
         blackbox) suite blackbox blackbox -n 2 -m "not alone" ;;
         alone) suite alone blackbox -m alone ;;
+        chaos) suite chaos blackbox -k test_chaos ;;
         *) echo "no suite is called $name" >&2; exit 2 ;;
     esac
 done

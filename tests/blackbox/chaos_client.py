@@ -1,19 +1,24 @@
 """One client of the chaos test: random requests over both instances, each checked against what may be there."""
 
-import base64
-import hashlib
-import http.client
 import random
 import threading
 from xml.sax.saxutils import escape
 
 import signing
 from chaos_outcomes import Outcome, etag_of_parts
+from chaos_requests import (
+    BROKEN,
+    BUCKET,
+    GivenUp,
+    NotSent,
+    content_md5,
+    send,
+    verdict_of,
+    verdict_of_condition,
+    verdict_of_one,
+)
 from facts import PART_BYTES_MIN, body_of, etag_of
 
-BUCKET = "chaos"
-# Shorter than a freeze, so that clients go on elsewhere while a frozen instance still has their request.
-PATIENCE_SECONDS = 1.5
 LANDING_SECONDS_MAX = 60
 SIZES = [16, 300, 4_000, 4_000, 30_000, 70_000]
 # More than a backend takes in one PUT.
@@ -21,19 +26,6 @@ LARGE_BYTES = PART_BYTES_MIN + 100_000
 SMALL_PART_BYTES = 20_000
 # How long a client rests that got no answer, as clients do.
 REST_SECONDS = (0.02, 0.3)
-BROKEN = (OSError, http.client.HTTPException)
-
-
-class GivenUp(Exception):
-    """The server has the whole request and says nothing; the connection stays open."""
-
-    def __init__(self, connection):
-        super().__init__()
-        self.connection = connection
-
-
-class NotSent(OSError):
-    """Nobody listens, so nothing was asked."""
 
 
 class ChaosClient(threading.Thread):
@@ -67,41 +59,15 @@ class ChaosClient(threading.Thread):
 
     # Requests
 
-    def ask(self, method, key, body=b"", query=None, headers=None, payload_hash=None, can_float=False):
-        """One request to either instance; its answer, or whatever breaks it."""
-        raw = self.dice.choice(self.raws)
-        payload_hash = payload_hash or hashlib.sha256(body).hexdigest()
-        target, headers, _ = raw.prepare(method, raw.path(BUCKET, key), query, headers, payload_hash)
-        if method in ("PUT", "POST"):
-            headers["Content-Length"] = str(len(body))
-        connection = raw.connect(timeout=PATIENCE_SECONDS)
-        try:
-            connection.connect()
-        except OSError:
-            raise NotSent from None
-        try:
-            raw.start(connection, method, target, headers)
-            if body:
-                connection.send(body)
-        except BROKEN:
-            connection.close()
-            raise
-        try:
-            return raw.finish(connection)
-        except TimeoutError:
-            if can_float:
-                raise GivenUp(connection) from None
-            connection.close()
-            raise
-        except BROKEN:
-            connection.close()
-            raise
+    def ask(self, method, key, body=b"", query=None, headers=None, **options):
+        """One request to either instance."""
+        return send(self.dice.choice(self.raws), method, key, body, {"query": query, "headers": headers, **options})
 
-    def change(self, operation, outcomes, send, judge):
+    def change(self, operation, outcomes, act, judge):
         """Asks for a change of one or more keys, and tells the model what came of it."""
         tickets = [(self.model.history(key), self.model.history(key).begin(outcome)) for key, outcome in outcomes.items()]
         try:
-            answer = send()
+            answer = act()
         except GivenUp as given_up:
             self.model.count(operation, "given up")
             self.next_key = self.dice.choice(list(outcomes))
@@ -129,18 +95,24 @@ class ChaosClient(threading.Thread):
 
         def wait():
             try:
-                connection.sock.settimeout(LANDING_SECONDS_MAX)
-                answer = self.raws[0].finish(connection)
-            except TimeoutError:
-                self.fault = AssertionError(f"no answer within {LANDING_SECONDS_MAX} s: {tickets}")
-                return
-            except BROKEN:
-                answer = None
-            for history, ticket in tickets:
-                history.landed(ticket, judge(answer, history.key))
+                answer = self.late_answer(connection)
+                for history, ticket in tickets:
+                    history.landed(ticket, judge(answer, history.key))
+            except BaseException as fault:
+                self.fault = fault
+                self.model.ending.set()
 
         self.landings.append(threading.Thread(target=wait, daemon=True))
         self.landings[-1].start()
+
+    def late_answer(self, connection):
+        try:
+            connection.sock.settimeout(LANDING_SECONDS_MAX)
+            return self.raws[0].finish(connection)
+        except TimeoutError:
+            raise AssertionError(f"no answer within {LANDING_SECONDS_MAX} s") from None
+        except BROKEN:
+            return None
 
     # Changes
 
@@ -158,8 +130,8 @@ class ChaosClient(threading.Thread):
         is_declared = self.dice.random() < 0.6
         outcome, body = self.outcome(operation, pieces, is_declared)
         payload_hash = None if is_declared else signing.UNSIGNED
-        send = lambda: self.ask("PUT", key, body, headers=condition, payload_hash=payload_hash, can_float=True)
-        return self.change(operation, {key: outcome}, send, verdict_of_condition if condition else verdict_of)
+        act = lambda: self.ask("PUT", key, body, headers=condition, payload_hash=payload_hash, can_float=True)
+        return self.change(operation, {key: outcome}, act, verdict_of_condition if condition else verdict_of)
 
     def first_put(self, key):
         """A write that only creates. That it was refused shows that something was there."""
@@ -192,8 +164,8 @@ class ChaosClient(threading.Thread):
         body = f"<Delete>{body}</Delete>".encode()
         headers = {"Content-MD5": content_md5(body)}
         outcomes = {key: Outcome(f"DeleteObjects {self.name}-{self.serial}") for key in keys}
-        send = lambda: self.ask("POST", None, body, {"delete": None}, headers, can_float=True)
-        self.change("DeleteObjects", outcomes, send, verdict_of_one)
+        act = lambda: self.ask("POST", None, body, {"delete": None}, headers, can_float=True)
+        self.change("DeleteObjects", outcomes, act, verdict_of_one)
 
     def copy(self, key):
         """Copies from a key whose state is certain, so that the copy's state is known too."""
@@ -206,8 +178,8 @@ class ChaosClient(threading.Thread):
         known = sources[source]
         outcome = Outcome(f"COPY {self.name}-{self.serial} of {known}", known.etag, known.pieces)
         headers = {"x-amz-copy-source": self.raws[0].path(BUCKET, source)}
-        send = lambda: self.ask("PUT", key, headers=headers, can_float=True)
-        return self.change("COPY", {key: outcome}, send, verdict_of)
+        act = lambda: self.ask("PUT", key, headers=headers, can_float=True)
+        return self.change("COPY", {key: outcome}, act, verdict_of)
 
     def multipart(self, key):
         """Create, parts, one of them sent twice, then Complete, Abort or neither."""
@@ -232,8 +204,8 @@ class ChaosClient(threading.Thread):
         )
         document = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         outcome = Outcome(f"Complete {self.name}-{self.serial}", etag_of_parts(bodies), pieces)
-        send = lambda: self.ask("POST", key, document, {"uploadId": upload}, can_float=True)
-        return self.change("Complete", {key: outcome}, send, verdict_of)
+        act = lambda: self.ask("POST", key, document, {"uploadId": upload}, can_float=True)
+        return self.change("Complete", {key: outcome}, act, verdict_of)
 
     def created_upload(self, key):
         answer = self.ask("POST", key, query={"uploads": None})
@@ -300,33 +272,3 @@ class ChaosClient(threading.Thread):
             etag = entry.findtext("ETag") if entry is not None else None
             self.model.history(key).saw(None, lambda outcome: outcome.etag == etag, f"LIST shows {etag}")
         return None
-
-
-def verdict_of(answer, key):
-    """What an answer to a change says of it; None is a connection that broke."""
-    verdict = verdict_of_condition(answer, key)
-    assert verdict != "refused", f"change of {key}: {answer}"
-    return verdict
-
-
-def verdict_of_condition(answer, key):
-    """The same for a change with a condition, which may be refused."""
-    if answer is None or answer.status >= 500 or (answer.status == 200 and answer.code):
-        assert answer is None or answer.status == 503, f"change of {key}: {answer}"
-        return "unknown"
-    if answer.status in (404, 409, 412):
-        return "refused"
-    assert answer.status in (200, 204), f"change of {key}: {answer}"
-    return "acknowledged"
-
-
-def verdict_of_one(answer, key):
-    """The same for one key of DeleteObjects."""
-    if answer is None or answer.status != 200:
-        return verdict_of(answer, key)
-    deleted = {entry.findtext("Key") for entry in answer.xml().iter("Deleted")}
-    return "acknowledged" if key in deleted else "unknown"
-
-
-def content_md5(body):
-    return base64.b64encode(hashlib.md5(body).digest()).decode()

@@ -16,9 +16,10 @@ import pytest
 
 import seaweed
 from catalogs import PostgresCatalog
-from chaos_client import BUCKET, ChaosClient
+from chaos_client import ChaosClient
 from chaos_outcomes import OwnKey, SharedKey
 from chaos_plan import COMMIT_KINDS, HOST_KINDS, WIRE_KINDS, Chaos
+from chaos_requests import BUCKET
 from database_wire import DatabaseWire
 from fault_proxy import FaultProxy
 from polling import eventually
@@ -26,7 +27,7 @@ from rest import settle
 from test_kill import delete_all
 from test_verify import verify
 
-SECONDS = float(os.environ.get("S3O_CHAOS_SECONDS", "22"))
+SECONDS = float(os.environ.get("S3O_CHAOS_SECONDS", "18"))
 SEED = int(os.environ.get("S3O_CHAOS_SEED", str(random.SystemRandom().randrange(2**32))))
 CLIENTS = 6
 KEYS_PER_CLIENT = 5
