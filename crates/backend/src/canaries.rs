@@ -28,9 +28,9 @@ pub async fn sweep(backend: &dyn Backend, traits: &Traits, now: Timestamp) -> Re
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::time::{Duration, SystemTime};
+    use std::time::{Duration, UNIX_EPOCH};
 
-    use s3o_model::clock::{Clock as _, SystemClock};
+    use s3o_model::clock::Timestamp;
 
     use super::sweep;
     use crate::{Backend as _, Fs, FsOptions};
@@ -41,12 +41,13 @@ mod tests {
         let fs = Fs::open("disk".parse().expect("valid"), folder.path().to_owned(), FsOptions::default());
         let traits = fs.probe_traits().await.expect("traits");
         let place = folder.path().join(".s3o/probe");
-        for (file, age) in [("left", Duration::from_hours(2)), ("in-use", Duration::from_mins(2))] {
+        let now = Timestamp::from_millis(100 * 3_600_000);
+        for (file, hour) in [("left", 98), ("in-use", 100)] {
             let file = File::create(place.join(file)).expect("a canary");
-            file.set_modified(SystemTime::now() - age).expect("an age");
+            file.set_modified(UNIX_EPOCH + Duration::from_hours(hour)).expect("an age");
         }
-        sweep(&fs, &traits, SystemClock.now()).await.expect("swept");
-        let left: Vec<_> = std::fs::read_dir(place).expect("listed").map(|entry| entry.expect("read").file_name()).collect();
-        assert_eq!(left, ["in-use"]);
+        sweep(&fs, &traits, now).await.expect("swept");
+        let left = std::fs::read_dir(place).expect("listed").map(|entry| entry.expect("read").file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["in-use"]);
     }
 }
