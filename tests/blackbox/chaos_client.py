@@ -148,9 +148,13 @@ class ChaosClient(threading.Thread):
         if not known or not known.etag:
             return self.put(key)
         answer = self.put(key, {"If-Match": known.etag}, "replacing PUT")
+        return self.assert_not_refused(answer, history, known)
+
+    @staticmethod
+    def assert_not_refused(answer, history, known):
+        """What is certain to be there fulfils a condition."""
         if answer and answer.status in (404, 412):
-            raise AssertionError(f"{key} no longer has {known}: {answer}\n  " + "\n  ".join(history.log))
-        return answer
+            raise AssertionError(f"{history.key} no longer has {known}: {answer}\n  " + "\n  ".join(history.log))
 
     def delete(self, key):
         self.serial += 1
@@ -177,9 +181,11 @@ class ChaosClient(threading.Thread):
         self.serial += 1
         known = sources[source]
         outcome = Outcome(f"COPY {self.name}-{self.serial} of {known}", known.etag, known.pieces)
-        headers = {"x-amz-copy-source": self.raws[0].path(BUCKET, source)}
+        # A copy that floats may find another source than it was meant for, and must then be refused.
+        headers = {"x-amz-copy-source": self.raws[0].path(BUCKET, source), "x-amz-copy-source-if-match": known.etag}
         act = lambda: self.ask("PUT", key, headers=headers, can_float=True)
-        return self.change("COPY", {key: outcome}, act, verdict_of)
+        answer = self.change("COPY", {key: outcome}, act, verdict_of_condition)
+        return self.assert_not_refused(answer, self.model.history(source), known)
 
     def multipart(self, key):
         """Create, parts, one of them sent twice, then Complete, Abort or neither."""

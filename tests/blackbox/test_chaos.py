@@ -148,7 +148,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(
     settle(servers[0], REST_SECONDS)
     resolved = {name: count for name, count in events(servers).items() if name.startswith("pending_reaper.")}
     with capsys.disabled():
-        print(f"  at rest {time.monotonic() - began:.1f} s after the last fault; {resolved}")
+        print(f"  at rest {time.monotonic() - began:.1f} s after the last fault; {resolved}; {located(servers[0])}")
     assert_as_told(servers, model, clients)
     assert_books_are_exact(servers)
     delete_all(servers[1], BUCKET)
@@ -189,8 +189,8 @@ def assert_books_are_exact(servers):
         "SELECT backend_name, sum(used_bytes), sum(orphan_bytes), sum(reserved_bytes), sum(repairs) "
         "FROM backend_quotas GROUP BY backend_name"
     )
-    located = dict(servers[0].rows("SELECT backend_name, sum(size_bytes) FROM object_locations GROUP BY backend_name"))
-    expected = {name: (located.get(name, 0), 0, 0, 0) for name in ("disk", "small", "large")}
+    held = dict(servers[0].rows("SELECT backend_name, sum(size_bytes) FROM object_locations GROUP BY backend_name"))
+    expected = {name: (held.get(name, 0), 0, 0, 0) for name in ("disk", "small", "large")}
     assert {name: tuple(map(int, numbers)) for name, *numbers in books} == expected
     for server in servers:
         code, report = verify(server, "--deep")
@@ -198,6 +198,11 @@ def assert_books_are_exact(servers):
         assert server.metrics()["s3o_audit_dropped_total"] == 0
         assert "panicked" not in server.log()
     assert not set(events(servers)) & NEVER, events(servers)
+
+
+def located(server):
+    """How many copies lie on each backend."""
+    return dict(server.rows("SELECT backend_name, count(*) FROM object_locations GROUP BY backend_name"))
 
 
 def events(servers):
