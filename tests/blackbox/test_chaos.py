@@ -98,9 +98,9 @@ def database_wires(own_postgres):
 @pytest.fixture
 def servers(own_server, own_postgres, wires, database_wires, tmp_path):
     """Two instances over a small folder, a small bucket and a large one, so that writes move on from each to the next."""
-    disk = {"name": "disk", "kind": "fs", "root": str(tmp_path / "disk"), "quota": "400KiB"}
+    disk = {"name": "disk", "kind": "fs", "root": str(tmp_path / "disk"), "quota": "150KiB"}
     buckets = [{**seaweed.fresh_bucket(), "endpoint": wire.endpoint, "put_bytes_max": "5MiB"} for wire in wires]
-    buckets[0] |= {"name": "small", "quota": "1500KiB"}
+    buckets[0] |= {"name": "small", "quota": "300KiB"}
     buckets[1] |= {"name": "large"}
     catalog = PostgresCatalog(own_postgres.url)
     without_waiting_for_the_disk(own_postgres)
