@@ -1,6 +1,10 @@
 //! Deleting in batches: both names of every key, each folder made durable once, then the answers.
+//!
+//! Names are removed by several threads: where a disk is told of every block that is free, or is
+//! behind a network, removing a name is waiting, and one thread waits for one name at a time.
 
 use std::collections::BTreeMap;
+use std::thread;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::AtFlags;
@@ -13,6 +17,14 @@ use super::folders::{Location, open_folder, open_parent};
 use super::write::draft_name;
 use crate::{DRAFTS, DeleteAnswer, Error};
 
+/// How many threads remove the names of one batch.
+const THREADS_MAX: usize = 8;
+/// How many names are worth a thread of their own.
+const NAMES_MIN: usize = 16;
+
+/// The answer for the key at a position of the batch.
+type Answered = (usize, DeleteAnswer);
+
 pub(super) fn delete_batch(shared: &Shared, keys: &[String]) -> Vec<DeleteAnswer> {
     let mut answers = vec![DeleteAnswer::Unknown("not reached".to_owned()); keys.len()];
     let root = match shared.root.enter() {
@@ -20,9 +32,18 @@ pub(super) fn delete_batch(shared: &Shared, keys: &[String]) -> Vec<DeleteAnswer
         Err(error) => return vec![refusal(&error); keys.len()],
     };
     let drafts = remove_drafts(&root, keys);
-    for (folder, positions) in by_folder(keys) {
-        remove_in_folder(&root, folder, &positions, keys, &mut answers);
-        remove_emptied(&root, folder);
+    let (large, small): (Vec<_>, Vec<_>) =
+        by_folder(keys).into_iter().partition(|(_, positions)| positions.len() > 2 * NAMES_MIN);
+    let mut answered: Vec<Answered> = Vec::with_capacity(keys.len());
+    for (folder, positions) in &large {
+        answered.extend(remove_in_folder(&root, folder, positions, keys));
+    }
+    let names = small.iter().map(|(_, positions)| positions.len()).sum();
+    answered.extend(side_by_side(&small, names, |folders| {
+        folders.iter().flat_map(|(folder, positions)| remove_in_folder(&root, folder, positions, keys)).collect()
+    }));
+    for (position, answer) in answered {
+        answers[position] = answer;
     }
     for (answer, draft) in answers.iter_mut().zip(drafts) {
         merge_draft(answer, draft);
@@ -51,33 +72,51 @@ fn by_folder(keys: &[String]) -> BTreeMap<&str, Vec<usize>> {
     folders
 }
 
-fn remove_in_folder(root: &OwnedFd, folder: &str, positions: &[usize], keys: &[String], answers: &mut [DeleteAnswer]) {
+/// Works on parts of a list side by side, as far as its number of names is worth it.
+fn side_by_side<T: Sync>(list: &[T], names: usize, work: impl Fn(&[T]) -> Vec<Answered> + Sync) -> Vec<Answered> {
+    let threads = (names / NAMES_MIN).clamp(1, THREADS_MAX);
+    let part = list.len().div_ceil(threads).max(1);
+    if part >= list.len() {
+        return work(list);
+    }
+    thread::scope(|scope| {
+        let parts: Vec<_> = list.chunks(part).map(|part| scope.spawn(|| work(part))).collect();
+        // Whoever does not answer leaves its keys unknown.
+        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+    })
+}
+
+/// Removes names of one folder, makes that durable, and removes the folder if nothing is left in it.
+fn remove_in_folder(root: &OwnedFd, folder: &str, positions: &[usize], keys: &[String]) -> Vec<Answered> {
+    let all = |answer: &DeleteAnswer| positions.iter().map(|&position| (position, answer.clone())).collect();
     let first = match Location::parse(&keys[positions[0]]) {
         Ok(location) => location,
-        Err(error) => return fill(answers, positions, &refusal(&error)),
+        Err(error) => return all(&refusal(&error)),
     };
     let parent = match open_parent(root, &first) {
         Ok(parent) => parent,
-        Err(errno) if leads_nowhere(errno) => return fill(answers, positions, &DeleteAnswer::Absent),
-        Err(errno) => return fill(answers, positions, &refusal(&failure("opening a folder", errno))),
+        Err(errno) if leads_nowhere(errno) => {
+            remove_emptied(root, folder);
+            return all(&DeleteAnswer::Absent);
+        }
+        Err(errno) => return all(&refusal(&failure("opening a folder", errno))),
     };
-    for &position in positions {
-        answers[position] = match Location::parse(&keys[position]) {
-            Ok(location) => remove(&parent, location.name),
-            Err(error) => refusal(&error),
-        };
-    }
+    let answers = side_by_side(positions, positions.len(), |positions| {
+        positions.iter().map(|&position| (position, remove_key(&parent, &keys[position]))).collect()
+    });
     // An earlier batch may have removed a name and died before it was durable, so the folder is
     // synced for names that are already absent as well.
     if let Err(errno) = rustix::fs::fsync(&parent) {
-        let why = format!("deletes in {folder:?} may not be durable: {errno}");
-        fill(answers, positions, &DeleteAnswer::Unknown(why));
+        return all(&DeleteAnswer::Unknown(format!("deletes in {folder:?} may not be durable: {errno}")));
     }
+    remove_emptied(root, folder);
+    answers
 }
 
-fn fill(answers: &mut [DeleteAnswer], positions: &[usize], answer: &DeleteAnswer) {
-    for &position in positions {
-        answers[position] = answer.clone();
+fn remove_key(folder: &OwnedFd, key: &str) -> DeleteAnswer {
+    match Location::parse(key) {
+        Ok(location) => remove(folder, location.name),
+        Err(error) => refusal(&error),
     }
 }
 

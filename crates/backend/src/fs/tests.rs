@@ -180,3 +180,22 @@ async fn a_key_that_exists_is_never_replaced() {
     assert_eq!(std::fs::read(folder.path().join("b/k")).expect("there"), b"abc");
     assert!(fs.list(".s3o/tmp/", None, 10).await.expect("listed").items.is_empty());
 }
+
+#[tokio::test]
+async fn a_batch_of_many_names_is_answered_key_by_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fs = open(folder.path());
+    let large = (0..300).map(|number| format!("b/large/{number}"));
+    let keys: Vec<_> = large.chain((0..100).map(|number| format!("b/small-{number}/deep/k"))).collect();
+    for key in keys.iter().step_by(3) {
+        put(&fs, key).await.expect("written");
+    }
+    let batch: Vec<_> = keys.iter().flat_map(|key| doomed(key)).collect();
+    let answers = fs.delete_batch(&batch).await;
+    assert_eq!(answers.len(), keys.len());
+    for (position, answer) in answers.iter().enumerate() {
+        let expected = if position % 3 == 0 { DeleteAnswer::Deleted } else { DeleteAnswer::Absent };
+        assert_eq!(*answer, expected, "{}", keys[position]);
+    }
+    assert!(!folder.path().join("b").exists(), "emptied folders are gone");
+}
