@@ -6,10 +6,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-binary="${CARGO_TARGET_DIR:-$PWD/target}/release/s3o"
-if [ ! -x "$binary" ]; then
-    cargo build --release --bin s3o
-fi
 if [ $# -eq 0 ]; then
     set -- --duration 5s
 fi

@@ -1,7 +1,10 @@
 # Private servers for measurements, sourced by the scripts that measure. They keep what they store below $scratch, are of
 # the build $binary, and end with the script.
 
-export AWS_ACCESS_KEY_ID=bench AWS_SECRET_ACCESS_KEY=bench-secret-0123456789
+export AWS_ACCESS_KEY_ID=bench AWS_SECRET_ACCESS_KEY=bench-secret-0123456789 S3O_ADMIN_TOKEN=bench
+binary="${CARGO_TARGET_DIR:-$PWD/target}/release/s3o"
+venv="${S3O_TEST_VENV:-$PWD/target/test-venv}"
+compare=()
 started_pids=()
 
 stop_what_was_started() {
@@ -19,6 +22,9 @@ stop_what_was_started() {
 }
 
 make_scratch() {
+    if [ ! -x "$binary" ]; then
+        cargo build --release --bin s3o
+    fi
     scratch="$(mktemp -d "${S3O_BENCH_FOLDER:-${TMPDIR:-/tmp}}/s3o-bench.XXXXXX")"
     # PostgreSQL may run as another user and must find its folder.
     chmod 755 "$scratch"
@@ -27,26 +33,68 @@ make_scratch() {
     trap 'exit 143' TERM
 }
 
-# start_s3o NAME CATALOG DISK: sets ${NAME}_url, ${NAME}_metrics and ${NAME}_pid.
+# start_s3o NAME CATALOG STORE [SETTINGS]: sets ${NAME}_url, ${NAME}_metrics, ${NAME}_admin and ${NAME}_pid. STORE is a
+# folder below $scratch or a whole entry of `backends` in braces; SETTINGS are lines for the configuration.
 start_s3o() {
-    local name="$1" port=$((20000 + RANDOM % 5000))
+    local name="$1" store="$3" port=$((20000 + RANDOM % 5000))
+    case "$store" in
+        "{"*) ;;
+        *) store="{name: disk, kind: fs, root: \"$scratch/$store\"}" ;;
+    esac
     mkdir -p "$scratch/$name"
     cat >"$scratch/$name/s3o.yaml" <<YAML
 server: {listen: "127.0.0.1:$port"}
-admin: {listen: "127.0.0.1:$((port + 5000))", token: bench}
+admin: {listen: "127.0.0.1:$((port + 5000))", token: $S3O_ADMIN_TOKEN}
 database: {url: "$2"}
 access_keys:
   - {access_key_id: $AWS_ACCESS_KEY_ID, secret_access_key: $AWS_SECRET_ACCESS_KEY, buckets: ["*"], access: admin}
 backends:
-  - {name: disk, kind: fs, root: "$scratch/$3"}
+  - $store
+${4:-}
 YAML
     (cd "$scratch/$name" && exec "$binary" serve --config s3o.yaml) >"$scratch/$name/server.log" 2>&1 &
     local pid=$!
     started_pids+=("$pid")
     wait_for_port "$port" "$pid" "$scratch/$name/server.log"
     printf -v "${name}_url" 'http://127.0.0.1:%s' "$port"
+    printf -v "${name}_admin" 'http://127.0.0.1:%s' $((port + 5000))
     printf -v "${name}_metrics" 'http://127.0.0.1:%s/metrics' $((port + 5000))
     printf -v "${name}_pid" '%s' "$pid"
+}
+
+# stop_s3o NAME: what it stored stays.
+stop_s3o() {
+    local pid="${1}_pid"
+    kill "${!pid}"
+    wait "${!pid}" || true
+}
+
+# Starts a SeaweedFS where scripts/setup.sh has installed one, and sets S3O_TEST_S3_... and the options that compare with
+# it; fails where there is none.
+start_seaweed() {
+    if [ ! -x "$venv/bin/weed" ]; then
+        return 1
+    fi
+    PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" tests/blackbox/seaweed.py "$scratch/seaweed" "$scratch/s3.env" &
+    local seaweed_pid=$!
+    started_pids+=("$seaweed_pid")
+    while [ ! -f "$scratch/s3.env" ]; do
+        if ! kill -0 "$seaweed_pid" 2>/dev/null; then
+            echo "bench: SeaweedFS did not start, going on without it" >&2
+            return 1
+        fi
+        sleep 0.1
+    done
+    # shellcheck disable=SC1091
+    . "$scratch/s3.env"
+    compare=(--compare "$S3O_TEST_S3_ENDPOINT")
+    compare+=(--compare-access-key "$S3O_TEST_S3_ACCESS_KEY" --compare-secret-key "$S3O_TEST_S3_SECRET_KEY")
+    # The server itself is the child of the program that watches over it.
+    local child
+    child="$(tr -d ' ' <"/proc/$seaweed_pid/task/$seaweed_pid/children" 2>/dev/null || true)"
+    if [ -n "$child" ]; then
+        compare+=(--compare-pid "$child")
+    fi
 }
 
 wait_for_port() {

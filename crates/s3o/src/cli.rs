@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
-use crate::client::{BackendCommand, CleanupCommand, DlqCommand, StatusCommand, VerifyCommand, WorkersCommand};
+use crate::client::{BackendCommand, CleanupCommand, DlqCommand, StatusCommand, Token, VerifyCommand, WorkersCommand};
 use crate::config::Faults;
 use crate::config::units;
 use crate::logging::Format;
@@ -142,6 +142,15 @@ pub struct Bench {
     /// Print the table once more at the end, as Markdown
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
+    /// Instead of the table: delete so many objects to their last byte, singly and in batches
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "drain")]
+    pub deletes: Option<u64>,
+    /// Instead of the table: let s3o empty its cleanup queue, and watch
+    #[arg(long, requires_all = ["metrics", "pid", "token"])]
+    pub drain: bool,
+    /// What opens the admin API beside the first metrics page
+    #[arg(long, value_name = "TOKEN", env = "S3O_ADMIN_TOKEN", hide_env_values = true)]
+    pub token: Option<Token>,
     /// A second endpoint, measured in turns with the first; ratios are printed at the end
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     pub compare: Vec<String>,

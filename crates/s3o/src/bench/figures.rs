@@ -157,7 +157,7 @@ impl Ratios {
 }
 
 /// A quotient; nothing measured is nothing shown.
-fn per(amount: f64, of: f64) -> f64 {
+pub fn per(amount: f64, of: f64) -> f64 {
     if of > 0.0 { amount / of } else { 0.0 }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         for latency_ms in latencies_ms {
             tally.succeeded(Duration::from_millis(*latency_ms), 1_000_000);
         }
-        let usage = |cpu_ms| Usage { cpu: Duration::from_millis(cpu_ms), peak_bytes: 7 };
+        let usage = |cpu_ms| Usage { cpu: Duration::from_millis(cpu_ms), peak_bytes: 7, own_bytes: 5 };
         let server = Some(Used { before: usage(10), after: usage(30) });
         let cost = Cost { elapsed: Duration::from_secs(2), client: None, server, commits: Some(3) };
         Figures::new(Cell { workload, size_bytes: 1_000_000, concurrency: 1 }, tally, &cost)

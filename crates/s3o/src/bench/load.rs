@@ -16,8 +16,8 @@ use crate::cli::Failure;
 
 /// Connections that write what a cell needs beforehand.
 const SETUP_CONCURRENCY: usize = 16;
-/// How long that may take.
-const SETUP_MAX: Duration = Duration::from_mins(10);
+/// How long a given number of requests may take.
+const SEND_MAX: Duration = Duration::from_mins(10);
 
 /// When a load ends: whichever comes first.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +33,8 @@ pub struct Bounds {
 enum Source {
     /// A kind of load, made up as it goes.
     Workload { cell: Cell, spare: Mutex<Vec<String>> },
-    /// Keys to write, once each.
-    Keys(Vec<String>),
+    /// Requests to send, once each.
+    Requests(Vec<Request>),
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Load {
             return None;
         }
         match &self.source {
-            Source::Keys(keys) => keys.get(usize::try_from(number).ok()?).cloned().map(Request::Put),
+            Source::Requests(requests) => requests.get(usize::try_from(number).ok()?).cloned(),
             Source::Workload { cell, spare } => self.request(cell, spare, number),
         }
     }
@@ -120,18 +120,29 @@ pub async fn run(target: &Arc<Target>, cell: Cell, bounds: Bounds, spare: Vec<St
     load(target, source, cell.size_bytes, bounds).run(cell.concurrency).await
 }
 
-/// Writes objects that a cell needs; each must succeed.
+/// Writes objects that are needed later; each must succeed.
 pub async fn write(target: &Arc<Target>, keys: Vec<String>, size_bytes: u64) -> Result<(), Failure> {
-    let bounds = Bounds { duration: SETUP_MAX, operations_max: u64::MAX };
     let expected = keys.len();
-    let tally = load(target, Source::Keys(keys), size_bytes, bounds).run(SETUP_CONCURRENCY).await?;
+    let requests = keys.into_iter().map(Request::Put).collect();
+    let tally = send(target, requests, size_bytes, SETUP_CONCURRENCY).await?;
     match tally.first_error {
-        Some(why) => Err(Failure::of("writing what is read later", why)),
+        Some(why) => Err(Failure::of("writing what is needed later", why)),
         None if tally.latencies.len() < expected => {
             Err(Failure::Failed(format!("only {} of {expected} objects were written in time", tally.latencies.len())))
         }
         None => Ok(()),
     }
+}
+
+/// Sends every one of these requests.
+pub async fn send(
+    target: &Arc<Target>,
+    requests: Vec<Request>,
+    size_bytes: u64,
+    concurrency: usize,
+) -> Result<Tally, Failure> {
+    let bounds = Bounds { duration: SEND_MAX, operations_max: u64::MAX };
+    load(target, Source::Requests(requests), size_bytes, bounds).run(concurrency).await
 }
 
 fn load(target: &Arc<Target>, source: Source, size_bytes: u64, bounds: Bounds) -> Load {

@@ -2,6 +2,8 @@
 //!
 //! Two endpoints take turns cell by cell, because on a machine with other work only ratios of one run mean something.
 
+mod deletes;
+mod drain;
 mod figures;
 mod load;
 mod markdown;
@@ -38,6 +40,12 @@ pub fn run(arguments: &Bench) -> Result<(), Failure> {
     let servers = servers(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;
+    if let Some(objects) = arguments.deletes {
+        return runtime.block_on(deletes::run(objects, &servers, arguments));
+    }
+    if arguments.drain {
+        return runtime.block_on(drain::run(&servers[0]));
+    }
     let report = Report { arguments, urls: [&arguments.endpoint, &arguments.compare] };
     let measured = runtime.block_on(measure_and_clean_up(&plan, &servers, &report))?;
     report.end(&measured)
@@ -56,13 +64,15 @@ fn servers(arguments: &Bench) -> Result<Vec<Arc<Target>>, Failure> {
     };
     let (access_key, secret_key) = (&arguments.access_key, &arguments.secret_key);
     let first = arguments.endpoint.iter().map(|url| options(url, access_key, secret_key)).collect::<Vec<_>>();
-    let watched = Watched { pids: arguments.pid.clone(), metrics: arguments.metrics.clone() };
+    let watched =
+        Watched { pids: arguments.pid.clone(), metrics: arguments.metrics.clone(), token: arguments.token.clone() };
     let mut servers = vec![Arc::new(Target::new(&first, watched, body_bytes_max)?)];
     let access_key = arguments.compare_access_key.as_ref().unwrap_or(access_key);
     let secret_key = arguments.compare_secret_key.as_ref().unwrap_or(secret_key);
     let second = arguments.compare.iter().map(|url| options(url, access_key, secret_key)).collect::<Vec<_>>();
     if !second.is_empty() {
-        let watched = Watched { pids: arguments.compare_pid.clone(), metrics: arguments.compare_metrics.clone() };
+        let (pids, metrics) = (arguments.compare_pid.clone(), arguments.compare_metrics.clone());
+        let watched = Watched { pids, metrics, token: arguments.token.clone() };
         servers.push(Arc::new(Target::new(&second, watched, body_bytes_max)?));
     }
     Ok(servers)
@@ -134,7 +144,7 @@ async fn measure_cell(server: &Arc<Target>, cell: Cell, bounds: Bounds) -> Resul
     let spare: Vec<_> = (0..doomed).map(|_| server.fresh_key()).collect();
     load::write(server, spare.clone(), cell.size_bytes).await?;
     tokio::time::sleep(PAUSE).await;
-    let (client, serving, commits) = (Usage::own(), server.usage()?, server.commits().await?);
+    let (client, serving, told) = (Usage::own(), server.usage()?, server.told().await?);
     let began = Instant::now();
     let tally = load::run(server, cell, bounds, spare).await?;
     let elapsed = began.elapsed();
@@ -143,7 +153,7 @@ async fn measure_cell(server: &Arc<Target>, cell: Cell, bounds: Bounds) -> Resul
         elapsed,
         client: used(client, Usage::own()),
         server: used(serving, server.usage()?),
-        commits: commits.zip(server.commits().await?).map(|(before, after)| after.saturating_sub(before)),
+        commits: told.zip(server.told().await?).map(|(before, after)| after.commits.saturating_sub(before.commits)),
     };
     Ok(Figures::new(cell, tally, &cost))
 }

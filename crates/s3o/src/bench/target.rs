@@ -12,9 +12,10 @@ use s3o_backend::{Backend as _, ByteStream, DeleteAnswer, Doomed, Error, Probe, 
 use s3o_model::clock::SystemClock;
 use s3o_model::entropy::{Entropy as _, SeededEntropy, SystemEntropy};
 
-use super::metrics;
+use super::metrics::{Admin, Page};
 use super::usage::Usage;
 use crate::cli::Failure;
+use crate::client::Token;
 
 /// The keys of one page of a listing.
 pub const PAGE_KEYS: u64 = 1000;
@@ -37,6 +38,8 @@ pub enum Request {
     List,
     /// Delete an object.
     Delete(String),
+    /// Delete objects with one request.
+    DeleteMany(Vec<String>),
 }
 
 /// What is watched while requests are sent.
@@ -46,6 +49,43 @@ pub struct Watched {
     pub pids: Vec<u32>,
     /// Their pages of metrics.
     pub metrics: Vec<String>,
+    /// What opens the admin API beside the first of them.
+    pub token: Option<Token>,
+}
+
+/// What an s3o tells of itself, all its instances together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// Catalog transactions that were committed.
+    pub commits: u64,
+    /// Calls to backends.
+    pub calls: u64,
+    /// Rows in the cleanup queue.
+    pub waiting: u64,
+    /// Cleanups that were refused too often.
+    pub dead: u64,
+}
+
+impl Told {
+    fn by(page: &Page) -> Result<Self, String> {
+        Ok(Self {
+            commits: page.sum("s3o_catalog_commits_total")?,
+            // A backend that nothing was asked of tells nothing.
+            calls: page.sum("s3o_backend_requests_total").unwrap_or(0),
+            waiting: page.sum("s3o_cleanup_queue_depth")?,
+            dead: page.sum("s3o_cleanup_dlq_depth")?,
+        })
+    }
+
+    /// Instances count their own work and share one queue.
+    fn and(self, other: Self) -> Self {
+        Self {
+            commits: self.commits + other.commits,
+            calls: self.calls + other.calls,
+            waiting: self.waiting.max(other.waiting),
+            dead: self.dead.max(other.dead),
+        }
+    }
 }
 
 /// An endpoint under load, of one instance or of several.
@@ -93,14 +133,20 @@ impl Target {
         Ok(each.into_iter().reduce(Usage::and))
     }
 
-    /// How many catalog transactions the server has committed so far, all its instances together.
-    pub async fn commits(&self) -> Result<Option<u64>, Failure> {
-        let mut sum = None;
-        for page in &self.watched.metrics {
-            let read = in_time(metrics::commits(page)).await.map_err(|error| Failure::of(page, error))?;
-            sum = Some(sum.unwrap_or(0) + read);
+    /// What the server tells of itself, where it does.
+    pub async fn told(&self) -> Result<Option<Told>, Failure> {
+        let mut sum: Option<Told> = None;
+        for url in &self.watched.metrics {
+            let page = in_time(Page::read(url)).await.and_then(|page| Told::by(&page));
+            let told = page.map_err(|error| Failure::of(url, error))?;
+            sum = Some(sum.map_or(told, |sum| sum.and(told)));
         }
         Ok(sum)
+    }
+
+    /// Its admin API, where it can be opened.
+    pub fn admin(&self) -> Option<Admin> {
+        Some(Admin::beside(self.watched.metrics.first()?, self.watched.token.as_ref()?))
     }
 
     /// A key that was not used before.
@@ -153,10 +199,8 @@ impl Target {
                 let page = store.list(&self.page_prefix(), None, limit).await.map_err(wrong)?;
                 expect(page.items.len() as u64, PAGE_KEYS, "keys").map(|_| 0)
             }
-            Request::Delete(key) => {
-                let doomed = [Doomed { key: key.clone(), version_id: None }];
-                store.delete_batch(&doomed).await.iter().try_for_each(deleted).map(|()| 0)
-            }
+            Request::Delete(key) => remove(store, std::slice::from_ref(key)).await,
+            Request::DeleteMany(keys) => remove(store, keys).await,
         }
     }
 
@@ -187,6 +231,12 @@ impl Target {
         let answers = in_time(async { Ok::<_, Error>(self.store().delete_batch(&doomed).await) }).await?;
         answers.iter().try_for_each(deleted).map(|()| true)
     }
+}
+
+/// One key takes a request of its own, several share one.
+async fn remove(store: &S3, keys: &[String]) -> Result<u64, String> {
+    let doomed: Vec<_> = keys.iter().map(|key| Doomed { key: key.clone(), version_id: None }).collect();
+    store.delete_batch(&doomed).await.iter().try_for_each(deleted).map(|()| 0)
 }
 
 fn connect(options: &S3Options) -> Result<S3, Failure> {

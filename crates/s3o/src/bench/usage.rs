@@ -14,6 +14,8 @@ pub struct Usage {
     pub cpu: Duration,
     /// The most memory it ever held at one time.
     pub peak_bytes: u64,
+    /// What it holds now of its own: not the pages of files that it maps, which the system takes back as it likes.
+    pub own_bytes: u64,
 }
 
 impl Usage {
@@ -29,15 +31,19 @@ impl Usage {
 
     /// What two processes have used together.
     pub fn and(self, other: Self) -> Self {
-        Self { cpu: self.cpu + other.cpu, peak_bytes: self.peak_bytes + other.peak_bytes }
+        Self {
+            cpu: self.cpu + other.cpu,
+            peak_bytes: self.peak_bytes + other.peak_bytes,
+            own_bytes: self.own_bytes + other.own_bytes,
+        }
     }
 
     fn read(process: &str) -> io::Result<Self> {
         let odd = |name: &str| io::Error::other(format!("/proc/{process}/{name} cannot be understood"));
         let cpu = cpu_time(&fs::read_to_string(format!("/proc/{process}/stat"))?).ok_or_else(|| odd("stat"))?;
-        let peak_bytes =
-            peak_memory(&fs::read_to_string(format!("/proc/{process}/status"))?).ok_or_else(|| odd("status"))?;
-        Ok(Self { cpu, peak_bytes })
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let memory = |name| memory(&status, name).ok_or_else(|| odd("status"));
+        Ok(Self { cpu, peak_bytes: memory("VmHWM:")?, own_bytes: memory("RssAnon:")? })
     }
 }
 
@@ -50,16 +56,16 @@ fn cpu_time(stat: &str) -> Option<Duration> {
     Some(TICK * user + TICK * system)
 }
 
-/// The peak of resident memory in the text of `status`.
-fn peak_memory(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+/// A size in the text of `status`.
+fn memory(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes = line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?;
     kibibytes.checked_mul(1024)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Usage, cpu_time, peak_memory};
+    use super::{Usage, cpu_time, memory};
     use std::time::Duration;
 
     #[test]
@@ -71,9 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_is_in_kibibytes() {
-        assert_eq!(peak_memory("Name:\ts3o\nVmHWM:\t   20480 kB\nVmRSS:\t 1 kB\n"), Some(20 << 20));
-        assert_eq!(peak_memory("Name:\tkthreadd\n"), None);
+    fn memory_is_in_kibibytes() {
+        let status = "Name:\ts3o\nVmHWM:\t   20480 kB\nRssAnon:\t 1 kB\n";
+        assert_eq!((memory(status, "VmHWM:"), memory(status, "RssAnon:")), (Some(20 << 20), Some(1 << 10)));
+        assert_eq!(memory("Name:\tkthreadd\n", "VmHWM:"), None);
     }
 
     #[test]

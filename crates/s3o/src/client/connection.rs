@@ -86,7 +86,7 @@ impl Connection {
         let request = Request::builder()
             .method(method)
             .uri(uri)
-            .header("authorization", format!("Bearer {}", self.token.0))
+            .header("authorization", self.token.bearer())
             .body(Full::<Bytes>::default())
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let pool: Pool<_, Full<Bytes>> = Pool::builder(TokioExecutor::new()).build_http();

@@ -19,6 +19,13 @@ use connection::Connection;
 #[derive(Clone)]
 pub struct Token(String);
 
+impl Token {
+    /// How a request shows it.
+    pub fn bearer(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+}
+
 impl From<String> for Token {
     fn from(text: String) -> Self {
         Self(text)
