@@ -9,7 +9,7 @@ use s3o_model::intent::Intent;
 use super::Cut::Words;
 use super::{Told, broken, is_named, safeties, told};
 use crate::conformance::scene::{LEASE, Scene};
-use crate::{Audits, Cleanups, CommitPut, DeadLetters, Discard, Intents, Landed, Late, Objects, Ended};
+use crate::{Audits, Cleanups, CommitPut, DeadLetters, Discard, Ended, Intents, Landed, Late, Objects};
 
 const LEAKED: &str = "bytes lie on the backend and no row names them";
 const TWO_HANDS: &str = "two hold one row at a time";
@@ -39,7 +39,7 @@ safeties! { [sqlite]
         [Words("NOT EXISTS (SELECT 1 FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2)", "1 = 1")],
         [broken::NAMED];
     a_requeue_looks_out_for_late_bytes by a_writer_comes_back_uncertain: "requeue",
-        [Words(":now + $6", "CAST(NULL AS BIGINT) + $6")], [NOT_AWAITED];
+        [Words(":now + CAST($6 AS BIGINT)", "CAST(NULL AS BIGINT) + CAST($6 AS BIGINT)")], [NOT_AWAITED];
     a_requeue_takes_back_what_was_written_off by a_writer_comes_back_after_a_discard: "requeue",
         [Words("kind = 'written_off'", "kind = 'another'")], [broken::NAMED];
     a_discard_leaves_a_finding by a_dead_letter_is_written_off: "discard_dead_letters",

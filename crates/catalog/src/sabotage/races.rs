@@ -16,8 +16,8 @@ use super::{Told, behind, broken, safeties, told};
 use crate::conformance::scene::{LEASE, Scene, backend};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Audits, Buckets, Cleanups, CommitPut, Contents, Driver, Effort, Error, Identities, Intents, Landed, Late, Objects,
-    PartSource, Quotas, Ended, Settlement, StaleUploads, Uploads, params,
+    Audits, Buckets, Cleanups, CommitPut, Contents, Driver, Effort, Ended, Error, Identities, Intents, Landed, Late,
+    Objects, PartSource, Quotas, Settlement, StaleUploads, Uploads, params,
 };
 
 const OVER: &str = "the limit was exceeded";
