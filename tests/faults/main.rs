@@ -7,5 +7,6 @@ mod each_call;
 mod late;
 mod late_writes;
 mod overtaken;
+mod poison;
 mod strangers;
 mod verify;

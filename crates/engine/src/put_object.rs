@@ -17,7 +17,7 @@ use crate::write::{Target, WrittenBytes};
 use crate::{Engine, Error};
 
 /// What the sender says of the bytes before or after sending them; each is verified.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Declared {
     /// What is said before the body.
     pub digests: DeclaredDigests,
@@ -28,6 +28,7 @@ pub struct Declared {
 }
 
 /// A checksum that arrives behind the body.
+#[derive(Clone)]
 pub struct Trailer {
     /// Its algorithm.
     pub algorithm: Algorithm,

@@ -3,6 +3,7 @@
 //! A crash at any step leaves an intent for the reaper, never bytes that nobody knows.
 
 mod direct;
+mod source;
 mod upload;
 
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
@@ -20,6 +21,8 @@ use crate::leases::Lease;
 use crate::put_object::Declared;
 use crate::{Engine, Error};
 
+use source::Source;
+
 /// What bytes are about to be written for.
 pub(crate) struct Target<'a> {
     pub kind: IntentKind,
@@ -29,6 +32,13 @@ pub(crate) struct Target<'a> {
     pub size_bytes: u64,
     /// What the object would be, where the reaper could finish the write.
     pub draft: Option<Draft>,
+}
+
+/// The backends that did not answer a write, and what the last of them did instead.
+#[derive(Default)]
+struct Away {
+    backends: Vec<BackendName>,
+    error: Option<Error>,
 }
 
 /// A write that is about to happen.
@@ -82,20 +92,37 @@ impl Engine {
         body: ByteStream,
         declared: Declared,
     ) -> Result<WrittenBytes, Error> {
-        let staged = self.stage(&target).await?;
-        match self.fill(&staged, target.size_bytes, body, declared).await {
-            Ok((digests, written)) => Ok(WrittenBytes { staged, digests, backend_version: written.version_id }),
-            Err(error) => {
-                let late = late_after(&error, self.settings.late_write_window);
-                self.give_up(&staged, Ended { late, ..Ended::default() }).await;
-                Err(error.into())
+        let source = Source::new(body);
+        let mut away = Away::default();
+        loop {
+            let staged = match self.stage(&target, &away.backends).await {
+                Ok(staged) => staged,
+                // Whoever else has no room: the bytes might have fitted where nobody answered.
+                Err(refused) => return Err(away.error.unwrap_or(refused)),
+            };
+            match self.fill(&staged, target.size_bytes, source.offer(), declared.clone()).await {
+                Ok((digests, written)) => {
+                    return Ok(WrittenBytes { staged, digests, backend_version: written.version_id });
+                }
+                Err(error) => {
+                    let late = late_after(&error, self.settings.late_write_window);
+                    self.give_up(&staged, Ended { late, ..Ended::default() }).await;
+                    let elsewhere = matches!(error, BackendError::Away(_)) && source.is_untouched();
+                    if !elsewhere {
+                        return Err(error.into());
+                    }
+                    tracing::info!(backend = %staged.intent.backend, %error, "backend away, the write goes elsewhere");
+                    away.backends.push(staged.intent.backend.clone());
+                    away.error = Some(error.into());
+                }
             }
         }
     }
 
-    /// Announces a write on the first backend that has room.
-    async fn stage(&self, target: &Target<'_>) -> Result<Staged, Error> {
+    /// Announces a write on the first backend that has room and is not left out.
+    async fn stage(&self, target: &Target<'_>, left_out: &[BackendName]) -> Result<Staged, Error> {
         let mut views = self.fleet.views();
+        views.retain(|view| !left_out.contains(&view.name));
         if !self.settings.announce {
             direct::fill_in_room(&mut views, &self.quotas.books().await?);
         }

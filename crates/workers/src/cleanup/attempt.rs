@@ -1,7 +1,9 @@
 //! One attempt at claimed cleanups: plain rows in one batch call, the rest one by one.
 
-use futures_util::StreamExt as _;
+use std::panic::AssertUnwindSafe;
+
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
 use s3o_backend::{Backend, DeleteAnswer, Doomed, Probe};
 use s3o_model::cleanup::{Attempt, BackendUpload, Cleanup};
 
@@ -10,10 +12,9 @@ pub(super) async fn all(backend: &dyn Backend, claimed: &[Cleanup], concurrency:
     let (plain, careful): (Vec<_>, Vec<_>) = claimed.iter().enumerate().partition(|(_, row)| is_plain(row));
     let mut attempts = vec![Attempt::Unknown("no answer for this key".to_owned()); claimed.len()];
     if !plain.is_empty() {
-        let keys: Vec<Doomed> = plain.iter().map(|(_, row)| doomed(row)).collect();
-        // A store that answers for fewer keys than it was asked leaves the rest unknown.
-        for ((position, _), answer) in plain.iter().zip(backend.delete_batch(&keys).await) {
-            attempts[*position] = attempt_of(answer);
+        let rows: Vec<&Cleanup> = plain.iter().map(|(_, row)| *row).collect();
+        for ((position, _), attempt) in plain.iter().zip(in_one_call(backend, &rows).await) {
+            attempts[*position] = attempt;
         }
     }
     let work: Vec<_> = careful.into_iter().map(|(position, row)| numbered(position, backend, row)).collect();
@@ -24,8 +25,34 @@ pub(super) async fn all(backend: &dyn Backend, claimed: &[Cleanup], concurrency:
     attempts
 }
 
+/// A store that answers for fewer keys than it was asked leaves the rest unknown. A row that makes
+/// the call panic must not take the others with it, time and again: then each has its own call.
+async fn in_one_call(backend: &dyn Backend, rows: &[&Cleanup]) -> Vec<Attempt> {
+    let keys: Vec<Doomed> = rows.iter().map(|row| doomed(row)).collect();
+    match AssertUnwindSafe(backend.delete_batch(&keys)).catch_unwind().await {
+        Ok(answers) => answers.into_iter().map(attempt_of).collect(),
+        Err(_) if rows.len() == 1 => vec![panicked()],
+        Err(_) => {
+            let mut attempts = Vec::with_capacity(rows.len());
+            for row in rows {
+                let alone = AssertUnwindSafe(delete_one(backend, row)).catch_unwind().await;
+                attempts.push(alone.unwrap_or_else(|_| panicked()));
+            }
+            attempts
+        }
+    }
+}
+
+/// It spends an attempt: a row that is never counted would be tried for ever.
+fn panicked() -> Attempt {
+    Attempt::Refused("the attempt panicked".to_owned())
+}
+
 fn numbered<'a>(position: usize, backend: &'a dyn Backend, row: &'a Cleanup) -> BoxFuture<'a, (usize, Attempt)> {
-    Box::pin(async move { (position, one_by_one(backend, row).await) })
+    Box::pin(async move {
+        let attempt = AssertUnwindSafe(one_by_one(backend, row)).catch_unwind().await;
+        (position, attempt.unwrap_or_else(|_| panicked()))
+    })
 }
 
 /// A plain row names bytes that were there; nothing else can appear under its key.
