@@ -28,7 +28,7 @@ use crate::model::{Condition, Value};
 use crate::requests::get_request;
 use crate::sky::Sky;
 use crate::storm::Storm;
-use crate::upkeep::{Changes, attach_until_all, tick_by_chance};
+use crate::upkeep::{Changes, attach_until_all, tick_and_tell, tick_by_chance};
 use crate::watched::{Crimes, Distant, Watched};
 
 const CLIENTS: usize = 4;
@@ -126,6 +126,9 @@ impl Simulation {
         let life = self.start().await;
         self.check_now(&life).await;
         self.set_up(&life).await;
+        if self.rng.bool() {
+            self.recover_in_peace(&life).await;
+        }
         for site in &self.world.sites {
             site.flaky.set_weather(Some(self.storm.clone()));
         }
@@ -162,6 +165,15 @@ impl Simulation {
         let backends = self.world.backends().into_iter().map(watched).collect();
         let process = Process::start(&self.world, distant, backends).await.expect("a start");
         Life { process, truth }
+    }
+
+    /// The workers come before the clients: whoever was cut off is dealt with before anybody else
+    /// changes the same keys.
+    async fn recover_in_peace(&self, life: &Life) {
+        life.process.identity.attach().await;
+        for worker in &life.process.workers {
+            tick_and_tell(worker.as_ref(), &self.journal).await;
+        }
     }
 
     async fn set_up(&self, life: &Life) {

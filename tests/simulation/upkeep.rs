@@ -22,19 +22,30 @@ pub async fn attach_until_all(identity: Arc<Identity>) {
 pub async fn tick_by_chance(worker: Arc<dyn Worker>, mut rng: Rng, journal: Journal) {
     loop {
         tokio::time::sleep(Duration::from_millis(rng.u64(50..900))).await;
-        let mut report = Report::default();
         if rng.u8(..20) == 0 {
+            let mut report = Report::default();
             let patience = Duration::from_millis(rng.u64(..40));
             let ended = tokio::time::timeout(patience, tick(worker.as_ref(), &mut report)).await;
             journal.count(if ended.is_ok() { "ticks" } else { "ticks dropped" });
+            tell(worker.as_ref(), &report, &journal);
         } else {
-            let ended = tick(worker.as_ref(), &mut report).await;
-            journal.count(if ended { "ticks" } else { "ticks failed" });
+            tick_and_tell(worker.as_ref(), &journal).await;
         }
-        for (outcome, items) in &report.items {
-            journal.tell(format_args!("{}: {items} {outcome}", worker.name()));
-            journal.count(&format!("{} {outcome}", worker.name()));
-        }
+    }
+}
+
+/// One tick, and what it did.
+pub async fn tick_and_tell(worker: &dyn Worker, journal: &Journal) {
+    let mut report = Report::default();
+    let ended = tick(worker, &mut report).await;
+    journal.count(if ended { "ticks" } else { "ticks failed" });
+    tell(worker, &report, journal);
+}
+
+fn tell(worker: &dyn Worker, report: &Report, journal: &Journal) {
+    for (outcome, items) in &report.items {
+        journal.tell(format_args!("{}: {items} {outcome}", worker.name()));
+        journal.count(&format!("{} {outcome}", worker.name()));
     }
 }
 

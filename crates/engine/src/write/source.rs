@@ -28,7 +28,10 @@ impl Source {
                 None => match slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
                     Some(body) => body,
                     None => {
-                        return Some((Err(BodyError::GivenUp("another backend has it")), (slot.clone(), Some(ended()))));
+                        return Some((
+                            Err(BodyError::GivenUp("another backend has it")),
+                            (slot.clone(), Some(ended())),
+                        ));
                     }
                 },
             };
