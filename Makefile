@@ -21,7 +21,7 @@ fuzz: ## new inputs for every fuzz target, S3O_FUZZ_SECONDS each; TARGET picks s
 	S3O_FUZZ_SECONDS=$${S3O_FUZZ_SECONDS:-60} $(CARGO) test -p s3o-tests --test fuzz -- --nocapture $(TARGET)
 
 chaos: ## instances, database and stores under random faults, for S3O_CHAOS_SECONDS
-	S3O_CHAOS_SECONDS=$${S3O_CHAOS_SECONDS:-600} S3O_SUITES=chaos scripts/test.sh
+	S3O_CHAOS_SECONDS=$${S3O_CHAOS_SECONDS:-600} S3O_CHAOS_SEED=$${S3O_CHAOS_SEED:-$$(date +%s)} S3O_SUITES=chaos scripts/test.sh
 
 bench: ## build for speed, start a private server, load it, print a table
 	scripts/bench.sh

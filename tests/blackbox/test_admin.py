@@ -185,3 +185,15 @@ class TestCommands:
     def test_the_token_does_not_show(self, server):
         for output in (command(server, "status", "--help"), command(server, "status", token="hidden-token")):
             assert "hidden-token" not in output.stdout + output.stderr
+
+
+@pytest.mark.parametrize(
+    "path", ["/workers/cleanup/run?dry_run=true", "/workers/cleanup/run?x=1", "/verify?dep=true", "/dlq/retry?reason=%00"]
+)
+def test_what_is_not_understood_is_refused_and_does_nothing(server, path):
+    status, _ = ask(server, "POST", path)
+    assert status == 400, path
+
+
+def test_the_audit_trail_is_not_asked_for_what_it_does_not_know(server):
+    assert ask(server, "GET", "/audit?bogus=1")[0] == 400

@@ -6,7 +6,6 @@ up to the machine). `S3O_CHAOS_SECONDS` is how long the load runs.
 
 import json
 import os
-import random
 import threading
 import time
 from collections import Counter
@@ -28,11 +27,12 @@ from test_kill import delete_all
 from test_verify import verify
 
 SECONDS = float(os.environ.get("S3O_CHAOS_SECONDS", "18"))
-SEED = int(os.environ.get("S3O_CHAOS_SEED", str(random.SystemRandom().randrange(2**32))))
+SEED = int(os.environ.get("S3O_CHAOS_SEED", "7"))
 CLIENTS = 6
 KEYS_PER_CLIENT = 5
 SHARED_KEYS = 3
 REST_SECONDS = 60
+PATIENCE_SECONDS = 60
 # What may not be told of, whatever happens.
 NEVER = {"quota_audit.repaired", "cleanup_queue.dead_lettered", "backend.frozen", "storage.OrphanEnqueueFailed"}
 SETTINGS = {
@@ -134,14 +134,17 @@ def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(
     for thread in (*clients, chaos):
         thread.start()
     model.ending.wait(SECONDS)
+    # On a busy machine the rarer faults take longer to come.
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while missed(chaos) and time.monotonic() < deadline and not model.ending.wait(0.5):
+        pass
     chaos.end()
     model.ending.set()
     join_all(clients)
     with capsys.disabled():
         print(f"  faults: {', '.join(f'{kind} {count}' for kind, count in sorted(chaos.fired.items()))}")
         print(f"  {sum(model.counts.values())} requests: {model.summary()}")
-    missed = [kind for kind in (*HOST_KINDS, *WIRE_KINDS, *COMMIT_KINDS) if not chaos.fired[kind]]
-    assert not missed, f"these faults never happened: {missed}"
+    assert not missed(chaos), f"these faults never happened: {missed(chaos)}"
     began = time.monotonic()
     for server in servers:
         eventually(server.is_ready, 30, 0.05, "an instance did not recover")
@@ -155,6 +158,11 @@ def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(
     settle(servers[1], REST_SECONDS)
     assert servers[0].rows("SELECT count(*) FROM object_locations") == [(0,)]
     assert_books_are_exact(servers)
+
+
+def missed(chaos):
+    """The kinds of faults that have not happened yet."""
+    return [kind for kind in (*HOST_KINDS, *WIRE_KINDS, *COMMIT_KINDS) if not chaos.fired[kind]]
 
 
 def join_all(clients):

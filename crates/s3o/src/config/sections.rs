@@ -20,6 +20,11 @@ use super::{Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, I
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
+/// PostgreSQL itself takes a hundred unless it is told otherwise.
+const CONNECTIONS_MAX: usize = 1000;
+/// A shorter one ends with every pause of the machine, a longer one keeps work from being taken over.
+const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+const LOCK_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
@@ -119,7 +124,13 @@ fn admin(section: Section<'_>) -> Admin {
 
 fn database(section: Section<'_>) -> Database {
     let connections = section.count("connections", 16);
+    if connections > CONNECTIONS_MAX {
+        section.fault("connections", format!("at most {CONNECTIONS_MAX}"));
+    }
     let lock_timeout = section.duration("lock_timeout", 20 * SECOND);
+    if !(LOCK_TIMEOUT_MIN..=LOCK_TIMEOUT_MAX).contains(&lock_timeout) {
+        section.fault("lock_timeout", "must be between 100ms and 24h");
+    }
     let database = section.read("url", |url| match url.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() => {
             Ok(Database::Sqlite(PathBuf::from(path.strip_prefix("//").unwrap_or(path))))
@@ -254,6 +265,9 @@ fn cleanup(section: Section<'_>) -> CleanupQueue {
         reader_grace: section.duration("reader_grace", MINUTE),
         multipart_stale_timeout: section.duration("multipart_stale_timeout", 24 * HOUR),
     };
+    if cleanup.retries.backoff.min > cleanup.retries.backoff.max {
+        section.fault("backoff_min", "must not be longer than backoff_max");
+    }
     section.finish();
     cleanup
 }

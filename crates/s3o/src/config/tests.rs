@@ -101,3 +101,13 @@ fn the_database_is_chosen_by_its_url_and_its_password_stays_hidden() {
     let faults = parse(&format!("database: {{url: \"mysql://u:secret@db/s3o\"}}\n{DISK}")).expect_err("unknown");
     assert!(faults.contains("database.url") && !faults.contains("secret"), "{faults}");
 }
+
+#[test]
+fn values_that_nobody_means_are_faults() {
+    let faults = |settings: &str| parse(&format!("{DISK}{settings}")).expect_err("refused");
+    assert!(faults("watchdog: {interval: 9223372036854775807ms}\n").contains("hundred years"));
+    assert!(faults("cleanup_queue: {backoff_min: 1h, backoff_max: 1s}\n").contains("backoff_min"));
+    let postgres = "database: {url: 'postgres://localhost/x', ";
+    assert!(faults(&format!("{postgres}connections: 9223372036854775807}}\n")).contains("connections"));
+    assert!(faults(&format!("{postgres}lock_timeout: 0s}}\n")).contains("lock_timeout"));
+}

@@ -16,11 +16,17 @@ const SIZES: [(&str, u64); 10] = [
     ("B", 1),
 ];
 
+/// Nobody means a longer one, and sums with it must stay within what a catalog can hold.
+const DURATION_MAX: Duration = Duration::from_hours(24 * 36_500);
+
 /// `90s`, `5m`, `24h`, `500ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    number_with_unit(text, &DURATIONS)
-        .map(Duration::from_millis)
-        .ok_or_else(|| format!("{text:?} is not a duration such as 500ms, 90s, 5m or 24h"))
+    let parsed = number_with_unit(text, &DURATIONS).map(Duration::from_millis);
+    match parsed {
+        Some(duration) if duration > DURATION_MAX => Err(format!("{text:?} is more than a hundred years")),
+        Some(duration) => Ok(duration),
+        None => Err(format!("{text:?} is not a duration such as 500ms, 90s, 5m or 24h")),
+    }
 }
 
 /// `10GiB`, `500MB`, or a number of bytes.

@@ -64,6 +64,9 @@ fn missing(id: &str) -> AdminError {
 fn selection(backend: Option<String>, reason: Option<String>) -> Result<Selection, AdminError> {
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let name = |text: String| text.parse().map_err(|_| invalid(format!("{text:?} is not the name of a backend")));
+    if reason.as_ref().is_some_and(|text| text.contains('\0')) {
+        return Err(invalid("a reason has no zero bytes"));
+    }
     Ok(Selection { backend: given(backend).map(name).transpose()?, reason: given(reason) })
 }
 

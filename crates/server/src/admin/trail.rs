@@ -23,6 +23,7 @@ pub struct RequestId(pub String);
 
 /// Which lines are wanted.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Wanted {
     event: Option<String>,
     since: Option<String>,

@@ -11,6 +11,7 @@ use super::error::AdminError;
 
 /// How thoroughly.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Wanted {
     #[serde(default)]
     deep: bool,

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::AdminError;
@@ -20,8 +21,25 @@ pub async fn list(
     Ok(lists::page(workers, "name", &page))
 }
 
+/// How a worker is run. A word that is not known is refused: it may have been meant to hold it back.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manner {
+    #[serde(default)]
+    dry_run: bool,
+}
+
 /// Runs a worker and answers with its report.
-pub async fn run(State(parts): State<AdminParts>, Path(name): Path<String>) -> Result<Json<Value>, AdminError> {
+pub async fn run(
+    State(parts): State<AdminParts>,
+    Path(name): Path<String>,
+    manner: Result<Query<Manner>, QueryRejection>,
+) -> Result<Json<Value>, AdminError> {
+    let Query(manner) = manner?;
+    if manner.dry_run {
+        let message = format!("{name} cannot tell beforehand what it would do; nothing was run");
+        return Err(AdminError::new(StatusCode::BAD_REQUEST, "no_dry_run", message));
+    }
     let report = parts.workers.run(&name).await;
     report.map(Json).ok_or_else(|| refuse(&WorkerError::NotFound, &name))
 }
