@@ -2,14 +2,13 @@
 
 import json
 import re
-import tempfile
 import time
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from catalogs import OwnPostgres, PostgresCatalog
+from catalogs import PostgresCatalog
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(90)]
 
@@ -18,25 +17,13 @@ STATEMENTS_MAX = 19
 STATEMENT = re.compile(r"LOG: +(?:statement|execute [^:]+): (.*)")
 
 
-@pytest.fixture
-def database():
-    # Below /tmp itself: the server may run as a user who cannot look into the folders of the test.
-    with tempfile.TemporaryDirectory(prefix="s3o-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        server = OwnPostgres(folder)
-        try:
-            yield server
-        finally:
-            server.stop()
-
-
 def statements(database):
     """Everything that clients of a database that tells have asked so far."""
     return STATEMENT.findall((Path(database.folder) / "log").read_text())
 
 
-def test_an_idle_instance_asks_little(own_server, database):
-    catalog = PostgresCatalog(database.url)
+def test_an_idle_instance_asks_little(own_server, own_postgres):
+    catalog = PostgresCatalog(own_postgres.url)
     with psycopg.connect(catalog.url, autocommit=True) as connection:
         name = connection.execute("SELECT current_database()").fetchone()[0]
         connection.execute(f"ALTER DATABASE {name} SET log_statement = 'all'")
@@ -48,8 +35,8 @@ def test_an_idle_instance_asks_little(own_server, database):
     for worker in json.loads(server.admin("GET", "/admin/api/workers")[1])["items"]:
         server.run_worker(worker["name"])
     time.sleep(2)
-    before = statements(database)
+    before = statements(own_postgres)
     assert any("INSERT INTO worker_runs" in statement for statement in before), "the database tells"
     time.sleep(WINDOW_SECONDS)
-    asked = statements(database)[len(before) :]
+    asked = statements(own_postgres)[len(before) :]
     assert len(asked) <= STATEMENTS_MAX, asked
