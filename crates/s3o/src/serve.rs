@@ -2,9 +2,9 @@
 
 mod control;
 mod queues;
+mod signals;
 mod workers;
 
-use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,6 +26,7 @@ use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Access, AccessKey, Keys, S3Options, SharedKeys};
 use s3o_workers::{Budget, Identity, IdentityParts, Runner, RunnerParts};
 use tokio::net::TcpListener;
+use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, watch};
 
 use crate::cli::{Failure, Serve};
@@ -36,6 +37,7 @@ use crate::gauges::{BackendMeter, CatalogGauges};
 use crate::logging::{self, Levels};
 use crate::tally::Tally;
 use control::Controls;
+use signals::Signals;
 
 /// How long requests in flight may take to finish after a shutdown began.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -57,21 +59,11 @@ pub fn run(arguments: &Serve) -> Result<(), Failure> {
     let levels = logging::start(arguments.log_format, arguments.log.as_deref());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;
-    runtime.block_on(serve(config, &arguments.data, levels, stop_signal()))
-}
-
-/// Completes when the process is asked to stop.
-async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        tracing::error!("signals cannot be received, stop the process by force");
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    runtime.block_on(async {
+        // Taken before anything else is done: who is asked to stop while it starts is not killed by it.
+        let signals = Signals::take().map_err(|error| Failure::of("cannot start", error))?;
+        serve(config, &arguments.data, levels, signals).await
+    })
 }
 
 /// What everything is made with.
@@ -119,7 +111,8 @@ impl Ground {
     }
 }
 
-async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+async fn serve(mut config: Config, data: &Path, levels: Levels, signals: Signals) -> Result<(), Failure> {
+    let Signals { stop, hang_ups } = signals;
     let ground = Ground::new(&config)?;
     let catalog = open_catalog(&config.database, &ground).await?;
     let first_start = complete_credentials(&mut config, data, ground.entropy.as_ref())?;
@@ -180,11 +173,11 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
 
     greet(&config, first_start, (&s3_socket, &admin_socket), data);
     let (stopping, stopped) = watch::channel(false);
-    let upkeep = tokio::spawn(upkeep(engine.clone(), Arc::clone(&identity)));
+    let upkeep = tokio::spawn(upkeep(engine.clone(), Arc::clone(&identity), hang_ups));
     let workers = tokio::spawn(runner.serve(stopped.clone()));
     let s3 = tokio::spawn(listener::serve(s3_socket, door, told(stopped.clone()), DRAIN_MAX));
     let admin = tokio::spawn(listener::serve(admin_socket, listener::router_service(router), told(stopped), DRAIN_MAX));
-    stop.await;
+    stop.asked().await;
     tracing::info!("stopping: requests in flight are finished first");
     stopping.send_replace(true);
     for task in [s3, admin, workers] {
@@ -200,8 +193,8 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, stop: impl Futur
 }
 
 /// What goes on beside requests and workers, for as long as the process lives.
-async fn upkeep(engine: Engine, identity: Arc<Identity>) {
-    tokio::join!(engine.keep_leases(), attach_until_all(&identity), ignore_hang_ups());
+async fn upkeep(engine: Engine, identity: Arc<Identity>, hang_ups: Signal) {
+    tokio::join!(engine.keep_leases(), attach_until_all(&identity), ignore_hang_ups(hang_ups));
 }
 
 async fn attach_until_all(identity: &Identity) {
@@ -211,9 +204,7 @@ async fn attach_until_all(identity: &Identity) {
 }
 
 /// A hang-up does not end the process; what it would reload is read at start.
-async fn ignore_hang_ups() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
+async fn ignore_hang_ups(mut hang_ups: Signal) {
     while hang_ups.recv().await.is_some() {
         tracing::warn!("settings are read at start: restart to change them");
     }
