@@ -240,7 +240,7 @@ def accepts(server):
 
 def test_a_stop_while_it_starts_is_a_stop(own_server):
     """From the first word it prints, the process ends in order when it is asked to."""
-    for _ in range(5):
-        server = own_server().spawn()
+    for start in range(5):
+        server = own_server(f"server-{start}").spawn()
         eventually(server.log, COMMAND_SECONDS, message="nothing was printed")
         assert server.stop() == 0, server.log()
