@@ -20,6 +20,7 @@ use s3o_model::entropy::{Entropy, SeededEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::names::BackendName;
 use s3o_model::recovery::Recovery;
+use s3o_model::shared::Shared;
 use s3o_server::audit::Audit;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Access, AccessKey, Keys, S3Options, Service, SharedKeys};
@@ -257,6 +258,7 @@ async fn open_engine(
             announce: true,
             recovery: Recovery::Promote,
         },
+        configured: Shared::default(),
         cleanup_bell: Arc::default(),
         metrics: IntentMetrics::default(),
         alarm: Arc::new(()),

@@ -92,6 +92,7 @@ impl Shared {
                 announce: self.plan.announce,
                 recovery: Recovery::Promote,
             },
+            configured: s3o_model::shared::Shared::default(),
             cleanup_bell: self.bell.clone(),
             metrics: IntentMetrics::default(),
             alarm: Arc::new(()),

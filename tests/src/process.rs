@@ -13,6 +13,7 @@ use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::recovery::Recovery;
+use s3o_model::shared::Shared;
 use s3o_workers::{
     Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Identity, IdentityParts, PendingReaper, QuotaAudit,
     ReaperSettings, Verifier, VerifierParts, Watchdog, WatchdogSettings, Worker,
@@ -128,6 +129,7 @@ impl Parts {
                 announce: true,
                 recovery: Recovery::Promote,
             },
+            configured: Shared::default(),
             cleanup_bell: self.bell.clone(),
             metrics: IntentMetrics::default(),
             alarm: Arc::new(()),

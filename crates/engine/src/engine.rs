@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use s3o_backend::fleet::Fleet;
 use s3o_catalog::{Buckets, Catalog, Committed, Intents, Objects, Quotas, Resolved, Uploads};
-use s3o_model::bucket::Bucket;
+use s3o_model::bucket::{Bucket, BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::intent::renewal_interval;
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::recovery::Recovery;
+use s3o_model::shared::Shared;
 use tokio::sync::Notify;
 
 use crate::Error;
@@ -59,6 +60,8 @@ pub struct Parts {
     pub instance: InstanceId,
     /// How it works.
     pub settings: Settings,
+    /// How buckets were configured.
+    pub configured: Shared<ConfiguredBuckets>,
     /// Rung when bytes are to be deleted.
     pub cleanup_bell: Arc<Notify>,
     /// Counts what becomes of announced writes.
@@ -79,6 +82,7 @@ pub struct Engine {
     pub(crate) ids: IdSource,
     pub(crate) instance: InstanceId,
     pub(crate) settings: Settings,
+    configured: Shared<ConfiguredBuckets>,
     pub(crate) leases: Leases,
     pub(crate) tasks: Tasks,
     pub(crate) metrics: IntentMetrics,
@@ -91,7 +95,7 @@ impl Engine {
     /// An engine of these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { catalog, fleet, ids, clock, instance, settings, cleanup_bell, metrics, alarm } = parts;
+        let Parts { catalog, fleet, ids, clock, instance, settings, configured, cleanup_bell, metrics, alarm } = parts;
         Self {
             buckets: catalog.clone(),
             objects: catalog.clone(),
@@ -102,6 +106,7 @@ impl Engine {
             ids,
             instance,
             settings,
+            configured,
             leases: Leases::default(),
             tasks: Tasks::default(),
             metrics,
@@ -138,6 +143,12 @@ impl Engine {
                 self.leases.not_renewed(self.clock.now());
             }
         }
+    }
+
+    /// How this bucket was configured.
+    #[must_use]
+    pub fn bucket_settings(&self, bucket: &BucketName) -> BucketSettings {
+        self.configured.current().of(bucket)
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -25,4 +25,5 @@ pub mod placement;
 pub mod quota;
 pub mod range;
 pub mod recovery;
+pub mod shared;
 pub mod verify;

@@ -24,7 +24,7 @@ pub fn init(arguments: &Init) -> Result<(), Failure> {
 /// Checks a configuration.
 pub fn validate(arguments: &Validate) -> Result<(), Failure> {
     let config = Config::load(&arguments.config)?;
-    let (keys, buckets, backends) = (config.access_keys.len(), config.buckets.len(), config.backends.len());
+    let (keys, buckets, backends) = (config.access_keys.len(), config.buckets.names().count(), config.backends.len());
     let path = arguments.config.display();
     println!("{path} is valid: {backends} backends, {buckets} buckets, {keys} access keys");
     Ok(())

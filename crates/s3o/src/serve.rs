@@ -19,6 +19,7 @@ use s3o_engine::{Engine, EngineParts, IntentMetrics, Settings};
 use s3o_model::clock::{Clock, SystemClock};
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
+use s3o_model::shared::Shared;
 use s3o_server::admin::{self, AdminParts, AdminToken, MetricsPage};
 use s3o_server::audit::Audit;
 use s3o_server::listener;
@@ -123,7 +124,7 @@ async fn serve(mut config: Config, data: &Path, levels: Levels, signals: Signals
     // Those that do not answer in time are tried again beside everything else.
     tokio::time::timeout(ATTACH_WAIT_MAX, identity.attach()).await.unwrap_or_default();
     let engine = open_engine(&config, &catalog, &fleet, &ground);
-    for bucket in &config.buckets {
+    for bucket in config.buckets.names() {
         catalog.create_bucket(bucket).await.map_err(|error| Failure::of("catalog", error))?;
     }
     let parts =
@@ -291,6 +292,7 @@ fn open_engine(config: &Config, catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, grou
             announce: config.intents.enabled,
             recovery: config.intents.recovery,
         },
+        configured: Shared::new(config.buckets.clone()),
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
         metrics: ground.intent_metrics.clone(),
         alarm: ground.audit.clone(),

@@ -41,6 +41,15 @@ const MARK_ONE: &str = "UPDATE objects SET token = $1 WHERE bucket_id = $2 AND k
 const MARK_ONE_MATCHING: &str = "UPDATE objects SET token = $1 WHERE bucket_id = $2 AND key = $3 AND etag = $4 \
      AND (expires_at IS NULL OR expires_at > :now)";
 
+const LOCK_INTENTS_OF_MARKED: &str = "SELECT q.id FROM pending_objects q \
+     JOIN objects o ON o.bucket_id = q.bucket_id AND o.key = q.key WHERE o.token = $1 ORDER BY q.id /*lock*/";
+
+/// Tells the reaper that a later change of these keys was acknowledged.
+const SUPERSEDE_MARKED: &str = "UPDATE pending_objects SET superseded = 1 WHERE superseded = 0 \
+     AND (bucket_id, key) IN (SELECT bucket_id, key FROM objects WHERE token = $1)";
+
+const REMOVE_MARKED: &str = "DELETE FROM objects WHERE token = $1";
+
 /// One object, only if it still has this `ETag` where one is given.
 ///
 /// The row is marked first: one that appears only later is not meant, and by its name alone half
@@ -61,12 +70,24 @@ pub(super) async fn delete_one(
     unit.run(LOCK_INTENTS, place.clone());
     MARKED.lock(&mut unit, &marker);
     MARKED.add_to(&mut unit, &marker, Reason::Delete);
-    let gone = unit.run("DELETE FROM objects WHERE token = $1", marker);
+    let gone = unit.run(REMOVE_MARKED, marker);
     unit.run(SUPERSEDE, place.clone());
     if if_match.is_none() {
         unit.exactly(0, "SELECT key FROM objects WHERE bucket_id = $1 AND key = $2", place, Verdict::RunAgain);
     }
     Ok(again(catalog, &unit).await?[gone].changed == 1)
+}
+
+/// Adds the statements that remove the rows which carry `token`; the answer at the returned place
+/// tells how many went.
+pub(super) fn remove_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) -> usize {
+    let marker = params![token];
+    unit.run(LOCK_INTENTS_OF_MARKED, marker.clone());
+    MARKED.lock(unit, &marker);
+    MARKED.enter(unit, &marker, None);
+    MARKED.add_to(unit, &marker, reason);
+    unit.run(SUPERSEDE_MARKED, marker.clone());
+    unit.run(REMOVE_MARKED, marker)
 }
 
 /// Runs a unit again while rows appear under its hands. A write whose writer is gone may have been
@@ -89,7 +110,6 @@ pub(super) async fn delete_many(
     targets: &[(ObjectKey, Option<ETag>)],
     token: ClaimToken,
 ) -> Result<Vec<ObjectKey>, Error> {
-    let marker = params![token];
     let plain: Vec<&str> = targets.iter().filter(|(_, etag)| etag.is_none()).map(|(key, _)| key.as_str()).collect();
     let plain = json(&plain);
     let matching: Vec<(&str, &str)> =
@@ -99,26 +119,13 @@ pub(super) async fn delete_many(
     if !matching.is_empty() {
         places.push(unit.run(MARK_MATCHING, params![token, bucket, json(&matching)]));
     }
-    unit.run(
-        "SELECT q.id FROM pending_objects q JOIN objects o ON o.bucket_id = q.bucket_id AND o.key = q.key \
-         WHERE o.token = $1 ORDER BY q.id /*lock*/",
-        marker.clone(),
-    );
-    MARKED.lock(&mut unit, &marker);
-    MARKED.enter(&mut unit, &marker, None);
-    MARKED.add_to(&mut unit, &marker, Reason::Delete);
+    remove_marked(&mut unit, token, Reason::Delete);
     // Keys that had no row may still have writes under way that this delete comes after.
     unit.run(
         "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $1 AND superseded = 0 \
          AND key IN TEXTS($2)",
         params![bucket, &plain],
     );
-    unit.run(
-        "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $2 AND superseded = 0 \
-         AND key IN (SELECT key FROM objects WHERE token = $1)",
-        params![token, bucket],
-    );
-    unit.run("DELETE FROM objects WHERE token = $1", marker);
     unit.exactly(
         0,
         "SELECT key FROM objects WHERE bucket_id = $1 AND key IN TEXTS($2)",

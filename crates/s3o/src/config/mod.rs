@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use s3o_backend::s3::S3Options;
+use s3o_model::bucket::ConfiguredBuckets;
 use s3o_model::cleanup::Retries;
-use s3o_model::names::{BackendName, BucketName};
+use s3o_model::names::BackendName;
 use s3o_model::recovery::Recovery;
 use s3o_server::s3::AccessKey;
 
@@ -31,8 +32,8 @@ pub struct Config {
     pub database: Database,
     /// Who may do what; empty means that a key pair is made on the first start.
     pub access_keys: Vec<AccessKey>,
-    /// Buckets that are created at start.
-    pub buckets: Vec<BucketName>,
+    /// Buckets that are created at start, and how they are.
+    pub buckets: ConfiguredBuckets,
     /// Where bytes live.
     pub backends: Vec<BackendConfig>,
     /// How writes are announced.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use s3o_backend::s3::{PUT_BYTES_MAX, S3Options, Secret};
 use s3o_model::backoff::Backoff;
+use s3o_model::bucket::BucketSettings;
 use s3o_model::cleanup::Retries;
 use s3o_model::names::{BackendName, BucketName};
 use s3o_model::recovery::Recovery;
@@ -173,12 +174,12 @@ fn access_key(section: Section<'_>) -> Option<AccessKey> {
     Some(AccessKey { access_key_id: id?, secret: secret?, buckets, access: granted })
 }
 
-fn bucket(section: Section<'_>) -> Option<BucketName> {
+fn bucket(section: Section<'_>) -> Option<(BucketName, BucketSettings)> {
     let name = section.required("name", |text| text.parse().map_err(|e: s3o_model::names::InvalidName| e.to_string()));
     section.only("dedup", "false");
     section.not_built(&["default_ttl", "replication_factor"]);
     section.finish();
-    name
+    Some((name?, BucketSettings::default()))
 }
 
 fn backend(section: Section<'_>) -> Option<BackendConfig> {

@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use s3o_model::shared::Shared;
 
 /// How much a key may do in its buckets; each includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,31 +92,11 @@ impl FromIterator<AccessKey> for Keys {
 }
 
 /// The keys in force, shared by every request and swapped as a whole.
-#[derive(Debug, Clone, Default)]
-pub struct SharedKeys(Arc<RwLock<Arc<Keys>>>);
-
-impl SharedKeys {
-    /// Puts these keys in force.
-    #[must_use]
-    pub fn new(keys: Keys) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(keys))))
-    }
-
-    /// The keys in force now.
-    #[must_use]
-    pub fn current(&self) -> Arc<Keys> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Puts other keys in force.
-    pub fn replace(&self, keys: Keys) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-    }
-}
+pub type SharedKeys = Shared<Keys>;
 
 #[cfg(test)]
 mod tests {
-    use super::{Access, AccessKey, Keys, SharedKeys, matches};
+    use super::{Access, AccessKey, matches};
 
     fn key(buckets: &[&str], access: Access) -> AccessKey {
         let buckets = buckets.iter().map(|&b| b.to_owned()).collect();
@@ -145,15 +127,6 @@ mod tests {
     #[test]
     fn no_list_means_all_buckets() {
         assert!(key(&[], Access::ReadOnly).allows(Access::ReadOnly, "anything"));
-    }
-
-    #[test]
-    fn a_swapped_set_counts_at_once_and_old_views_stay_whole() {
-        let shared = SharedKeys::new(Keys::from_iter([key(&[], Access::Admin)]));
-        let before = shared.current();
-        shared.replace(Keys::default());
-        assert!(before.find("app").is_some());
-        assert!(shared.current().find("app").is_none());
     }
 
     #[test]
