@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use s3o_catalog::{Ages, Catalog, Cleanups, Depths, Error, FreedClaim, QueuedCleanup, Settlement, Waiting};
+use s3o_catalog::{
+    Ages, Catalog, ClaimedCleanups, Cleanups, Depths, Error, FreedClaim, QueuedCleanup, Settlement, Waiting,
+};
 use s3o_model::claim::Claimant;
-use s3o_model::cleanup::{Cleanup, Selection};
+use s3o_model::cleanup::Selection;
 use s3o_model::ids::{ClaimToken, CleanupId};
 use s3o_model::names::BackendName;
 
@@ -24,7 +26,7 @@ impl Cleanups for Overtaken {
         backend: &BackendName,
         limit: usize,
         claimant: &Claimant,
-    ) -> Result<Vec<Cleanup>, Error> {
+    ) -> Result<ClaimedCleanups, Error> {
         self.0.claim_cleanups(backend, limit, claimant).await
     }
 

@@ -108,7 +108,6 @@ impl Shared {
             identity: self.identity.clone(),
             ids: self.ids.clone(),
             instance: self.instance,
-            clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             settings: CleanupSettings {
                 batch_size: 100,

@@ -164,7 +164,6 @@ impl Parts {
             identity: self.identity.clone(),
             ids: self.ids.clone(),
             instance: self.instance,
-            clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             settings: CleanupSettings {
                 batch_size: 1000,

@@ -29,6 +29,15 @@ pub struct Settlement {
     pub outcome: Outcome,
 }
 
+/// Rows that were claimed together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedCleanups {
+    /// The rows.
+    pub cleanups: Vec<Cleanup>,
+    /// When, by the catalog's clock, which also set the moments that the rows name; the host's may differ.
+    pub at: Timestamp,
+}
+
 /// A claim that was taken from whoever held it for too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FreedClaim {
@@ -83,7 +92,7 @@ pub trait Cleanups: Send + Sync {
         backend: &BackendName,
         limit: usize,
         claimant: &Claimant,
-    ) -> Result<Vec<Cleanup>, Error>;
+    ) -> Result<ClaimedCleanups, Error>;
 
     /// Settles claimed rows; those that still carried the token are returned, the rest was not touched.
     async fn settle_cleanups(
@@ -107,7 +116,7 @@ pub(crate) const CLAIM: &str = "UPDATE cleanup_queue SET claimed_by = $3, claime
      (SELECT id FROM cleanup_queue WHERE backend_name = $1 AND due >= $5 AND due <= :now AND token IS NULL \
       ORDER BY due, id LIMIT $2 /*skip*/) \
      RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
-     size_bytes, reason";
+     size_bytes, reason, claimed_at";
 
 const PAGE: &str = "SELECT id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
      size_bytes, reason, last_error, due, claimed_by, created_at FROM cleanup_queue WHERE id > $1 \
@@ -140,6 +149,11 @@ fn freed_claim(row: &Row) -> Result<FreedClaim, Error> {
 
 pub(crate) fn number_of_attempts(row: &Row, column: usize) -> Result<u32, Error> {
     u32::try_from(row.int(column)?).map_err(|_| Error::Corrupt("attempts".to_owned()))
+}
+
+fn claimed(rows: &[Row]) -> Result<ClaimedCleanups, Error> {
+    let at = rows.first().map(|row| moment(row, 9)).transpose()?.unwrap_or(Timestamp::from_millis(0));
+    Ok(ClaimedCleanups { cleanups: rows.iter().map(cleanup).collect::<Result<_, _>>()?, at })
 }
 
 fn queued(row: &Row) -> Result<QueuedCleanup, Error> {
@@ -206,11 +220,11 @@ impl Cleanups for Catalog {
         backend: &BackendName,
         limit: usize,
         claimant: &Claimant,
-    ) -> Result<Vec<Cleanup>, Error> {
+    ) -> Result<ClaimedCleanups, Error> {
         let from = self.low_waters.from(Queue::Lane(backend.clone()));
         let mut unit = Unit::new("claim_cleanups");
         unit.run(CLAIM, params![backend, limit, claimant.instance, claimant.token, from]);
-        self.write(unit).await?[0].rows.iter().map(cleanup).collect()
+        claimed(&self.write(unit).await?[0].rows)
     }
 
     async fn settle_cleanups(

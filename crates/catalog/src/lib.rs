@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub use audits::{Audits, Booked, CondemnedPlace, CountPage, Recounted};
 pub use buckets::Buckets;
 pub use cleanups::look::{Ages, Waiting};
-pub use cleanups::{Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
+pub use cleanups::{ClaimedCleanups, Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use contents::Contents;
 pub use dead_letters::{DeadLetters, Discard};
 pub use driver::postgres::{Postgres, PostgresOptions};

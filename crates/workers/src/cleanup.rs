@@ -12,10 +12,9 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Ages, Cleanups, Contents, Settlement, Waiting};
+use s3o_catalog::{Ages, ClaimedCleanups, Cleanups, Contents, Settlement, Waiting};
 use s3o_model::claim::Claimant;
 use s3o_model::cleanup::{Cleanup as Row, Outcome, Retries, judge};
-use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
@@ -59,8 +58,6 @@ pub struct Cleanup {
     pub ids: IdSource,
     /// This process.
     pub instance: InstanceId,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
     /// Spreads retries.
     pub entropy: Arc<dyn Entropy>,
     /// How it works.
@@ -140,17 +137,17 @@ impl Cleanup {
             return Ok(());
         }
         let claimant = Claimant { instance: self.instance, token: ClaimToken::new(self.ids.fresh()) };
-        let claimed = self.cleanups.claim_cleanups(backend.name(), self.settings.batch_size, &claimant).await?;
+        let ClaimedCleanups { cleanups: claimed, at } =
+            self.cleanups.claim_cleanups(backend.name(), self.settings.batch_size, &claimant).await?;
         if claimed.is_empty() {
             return Ok(());
         }
-        // What was absent is judged by the moment before anybody looked: a late write may have landed
-        // behind a look that took long.
-        let now = self.clock.now();
         let attempts = attempt::all(backend.as_ref(), &claimed, self.settings.concurrency).await;
         let mut settlements = Vec::with_capacity(claimed.len());
         for (cleanup, attempt) in claimed.iter().zip(attempts) {
-            let outcome = judge(cleanup, attempt, now, &self.settings.retries, self.entropy.next_unit());
+            // What was absent is judged by the moment before anybody looked: a late write may have landed
+            // behind a look that took long.
+            let outcome = judge(cleanup, attempt, at, &self.settings.retries, self.entropy.next_unit());
             settlements.push(Settlement { id: cleanup.id, outcome });
         }
         let settled = self.cleanups.settle_cleanups(claimant.token, &settlements).await?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use s3o_model::cleanup::{Cleanup, Outcome};
+use s3o_model::clock::Clock as _;
 
 use super::scene::{AGE, Scene, at_once, backend};
 use crate::{Cleanups, Contents, Depths, Intents, Late, Uploads, Waiting, params};
@@ -31,12 +32,21 @@ pub async fn a_claim_takes_what_is_due_once(scene: &Scene) {
     assert_eq!(scene.claim(9).await.1, [], "nothing is due");
     scene.clock.advance(Duration::from_secs(1));
     let claimant = scene.claimant();
-    let elsewhere = scene.catalog.claim_cleanups(&backend("cloud"), 9, &claimant).await.expect("claimed");
+    let elsewhere = scene.catalog.claim_cleanups(&backend("cloud"), 9, &claimant).await.expect("claimed").cleanups;
     assert_eq!(elsewhere, []);
     let names = |claimed: Vec<Cleanup>| claimed.into_iter().map(|c| c.physical_key).collect::<BTreeSet<_>>();
     assert_eq!(names(scene.claim(2).await.1), BTreeSet::from([keys[4].clone(), keys[3].clone()]));
     assert_eq!(names(scene.claim(9).await.1), keys[..3].iter().cloned().collect());
     assert_eq!(scene.claim(9).await.1, []);
+}
+
+/// A claim tells when it was made by the clock that also set the moments which its rows name.
+pub async fn a_claim_tells_its_moment(scene: &Scene) {
+    queue(scene, 2).await;
+    scene.clock.advance(Duration::from_secs(5));
+    let claimed = scene.catalog.claim_cleanups(&backend("disk"), 9, &scene.claimant()).await.expect("claimed");
+    assert_eq!((claimed.cleanups.len(), claimed.at), (2, scene.clock.now()));
+    assert_eq!(scene.number("SELECT min(claimed_at) FROM cleanup_queue").await, claimed.at.millis());
 }
 
 /// A lane has work while a row of it is due and nobody's.

@@ -66,6 +66,7 @@ macro_rules! conformance {
                 a_superseded_owner_still_commits, a_takeover_ends_leases_and_claims;
             cleanups: a_lane_knows_whether_it_has_work, a_row_that_waits_again_is_seen_at_once,
                 a_stray_row_is_seen_in_the_end, what_waits_is_seen_in_time, a_claim_takes_what_is_due_once,
+                a_claim_tells_its_moment,
                 a_settlement_releases_what_the_row_charged, a_settlement_judges_each_row,
                 a_stale_token_settles_nothing, stale_claims_are_freed_once,
                 depths_count_what_waits, claims_never_overlap;

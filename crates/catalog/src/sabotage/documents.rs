@@ -186,9 +186,9 @@ async fn a_name_is_taken_for_a_claim(scene: &Scene) {
     scene.catalog.drop_write(intent.write, Late::Within(LEASE)).await.expect("given up");
     let one = scene.claimant();
     let again = s3o_model::claim::Claimant { instance: one.instance, token: scene.token() };
-    let asleep = scene.catalog.claim_cleanups(&intent.backend, 9, &one).await.expect("claimed");
+    let asleep = scene.catalog.claim_cleanups(&intent.backend, 9, &one).await.expect("claimed").cleanups;
     scene.catalog.free_stale_claims(Duration::ZERO, scene.token()).await.expect("freed");
-    let awake = scene.catalog.claim_cleanups(&intent.backend, 9, &again).await.expect("claimed");
+    let awake = scene.catalog.claim_cleanups(&intent.backend, 9, &again).await.expect("claimed").cleanups;
     assert_eq!(scene.settle(one.token, &asleep, &Outcome::DoneAbsent).await, 0);
     assert!(is_named(scene, &intent.physical_key).await);
     assert_eq!(scene.settle(again.token, &awake, &Outcome::Done).await, 1);

@@ -63,7 +63,6 @@ fn cleanup(parts: &Parts<'_>) -> Scheduled {
         identity: Arc::clone(identity),
         ids: ground.ids.clone(),
         instance: ground.instance,
-        clock: Arc::clone(&ground.clock),
         entropy: Arc::clone(&ground.entropy),
         settings: CleanupSettings {
             batch_size: config.cleanup.batch_size,

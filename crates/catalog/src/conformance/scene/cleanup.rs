@@ -22,7 +22,7 @@ impl Scene {
     /// Claims what is due on `disk`.
     pub async fn claim(&self, limit: usize) -> (ClaimToken, Vec<Cleanup>) {
         let claimant = self.claimant();
-        let claimed = self.catalog.claim_cleanups(&backend("disk"), limit, &claimant).await.expect("claimed");
+        let claimed = self.catalog.claim_cleanups(&backend("disk"), limit, &claimant).await.expect("claimed").cleanups;
         (claimant.token, claimed)
     }
 
