@@ -1,7 +1,5 @@
 """Clients that take their time take nobody else's."""
 
-import os
-import signal
 import socket
 import time
 
@@ -58,10 +56,3 @@ def test_a_write_that_outlives_many_leases_is_left_alone(own_server):
     assert raw.send("PUT", target, headers, pieces()).status == 200
     assert raw.request("GET", "/bucket/slow").body == b"s" * 6000
     assert server.metrics()['s3o_pending_intents_resolved_total{status="dropped"}'] == 0
-
-
-def test_a_hang_up_signal_does_not_end_the_server(own_server):
-    server = own_server().start()
-    os.kill(server.process.pid, signal.SIGHUP)
-    eventually(lambda: "restart to change them" in server.log(), 10)
-    assert server.is_ready()

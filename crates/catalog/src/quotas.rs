@@ -41,11 +41,20 @@ impl Limited {
 #[async_trait]
 pub trait Quotas: Send + Sync {
     /// Opens a backend's books, or changes its limit.
-    async fn set_limit(&self, backend: &BackendName, limit_bytes: Option<u64>) -> Result<(), Error>;
+    async fn set_limit(&self, backend: &BackendName, limit_bytes: Option<u64>) -> Result<(), Error> {
+        self.set_limits(&[(backend, limit_bytes)]).await
+    }
+
+    /// Opens the books of backends, or changes their limits: of all, or of none.
+    async fn set_limits(&self, limits: &[(&BackendName, Option<u64>)]) -> Result<(), Error>;
 
     /// All books.
     async fn books(&self) -> Result<Vec<Books>, Error>;
 }
+
+const SET_LIMIT: &str = "INSERT INTO backend_quotas (backend_name, stripe, share_bytes) \
+     SELECT CAST($1 AS TEXT), CAST(t.value ->> 0 AS BIGINT), CAST($3 AS BIGINT) FROM json_each($2) t WHERE 1 = 1 \
+     ON CONFLICT (backend_name, stripe) DO UPDATE SET share_bytes = excluded.share_bytes";
 
 fn books(row: &Row) -> Result<Books, Error> {
     let limit = row.opt_int(1)?.map(|limit| u64::try_from(limit).unwrap_or(0));
@@ -60,17 +69,17 @@ fn books(row: &Row) -> Result<Books, Error> {
 
 #[async_trait]
 impl Quotas for Catalog {
-    async fn set_limit(&self, backend: &BackendName, limit_bytes: Option<u64>) -> Result<(), Error> {
+    async fn set_limits(&self, limits: &[(&BackendName, Option<u64>)]) -> Result<(), Error> {
         let stripes: Vec<[u32; 1]> = (0..self.driver.stripes()).map(|stripe| [stripe]).collect();
-        let mut unit = Unit::new("set_limit");
-        unit.run(
-            "INSERT INTO backend_quotas (backend_name, stripe, share_bytes) \
-             SELECT CAST($1 AS TEXT), CAST(t.value ->> 0 AS BIGINT), CAST($3 AS BIGINT) FROM json_each($2) t WHERE 1 = 1 \
-             ON CONFLICT (backend_name, stripe) DO UPDATE SET share_bytes = excluded.share_bytes",
-            params![backend, json(&stripes), limit_bytes],
-        );
+        let stripes = json(&stripes);
+        let mut unit = Unit::new("set_limits");
+        for (backend, limit_bytes) in limits {
+            unit.run(SET_LIMIT, params![*backend, &stripes, *limit_bytes]);
+        }
         self.write(unit).await?;
-        self.limited.note(backend, limit_bytes.is_some());
+        for (backend, limit_bytes) in limits {
+            self.limited.note(backend, limit_bytes.is_some());
+        }
         Ok(())
     }
 

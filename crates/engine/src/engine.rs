@@ -81,7 +81,9 @@ pub struct Engine {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ids: IdSource,
     pub(crate) instance: InstanceId,
-    pub(crate) settings: Settings,
+    settings: Shared<Settings>,
+    /// Rung when they changed.
+    resettled: Arc<Notify>,
     configured: Shared<ConfiguredBuckets>,
     pub(crate) leases: Leases,
     pub(crate) tasks: Tasks,
@@ -105,7 +107,8 @@ impl Engine {
             fleet,
             ids,
             instance,
-            settings,
+            settings: Shared::new(settings),
+            resettled: Arc::default(),
             configured,
             leases: Leases::default(),
             tasks: Tasks::default(),
@@ -125,7 +128,11 @@ impl Engine {
     /// Renews the leases of open intents for as long as it is polled.
     pub async fn keep_leases(&self) {
         loop {
-            tokio::time::sleep(renewal_interval(self.settings.lease)).await;
+            tokio::select! {
+                () = tokio::time::sleep(renewal_interval(self.settings().lease)) => {}
+                // A shorter lease is to be renewed sooner than the rest that began before it.
+                () = self.resettled.notified() => {}
+            }
             self.renew_leases().await;
         }
     }
@@ -136,13 +143,25 @@ impl Engine {
         if open.is_empty() {
             return;
         }
-        match self.intents.renew(&open, self.settings.lease).await {
+        match self.intents.renew(&open, self.settings().lease).await {
             Ok(renewed) => self.leases.renewed(&open, &renewed),
             Err(error) => {
                 tracing::warn!(%error, intents = open.len(), "leases were not renewed");
                 self.leases.not_renewed(self.clock.now());
             }
         }
+    }
+
+    /// How it works now.
+    pub(crate) fn settings(&self) -> Settings {
+        *self.settings.current()
+    }
+
+    /// Works like this from now on.
+    pub fn resettle(&self, settings: Settings, configured: ConfiguredBuckets) {
+        self.settings.replace(settings);
+        self.configured.replace(configured);
+        self.resettled.notify_one();
     }
 
     /// How this bucket was configured.

@@ -84,8 +84,8 @@ impl Engine {
     }
 
     async fn put(&self, put: PutObject) -> Result<Stored, Error> {
-        if put.size_bytes > self.settings.object_bytes_max {
-            return Err(Error::TooLarge { max_bytes: self.settings.object_bytes_max });
+        if put.size_bytes > self.settings().object_bytes_max {
+            return Err(Error::TooLarge { max_bytes: self.settings().object_bytes_max });
         }
         let found = self.find(&put.bucket, &put.key).await?;
         may_write(&put.condition, found.object.as_ref())?;
@@ -113,7 +113,7 @@ impl Engine {
     /// What the reaper would need to finish this write; `None` if it could not.
     fn draft(&self, put: &PutObject) -> Option<Draft> {
         let declared = put.declared.digests.clone();
-        let wanted = self.settings.recovery == Recovery::Promote && !declared.is_empty();
+        let wanted = self.settings().recovery == Recovery::Promote && !declared.is_empty();
         wanted.then(|| Draft {
             attributes: put.attributes.clone(),
             condition: put.condition.clone(),

@@ -105,7 +105,7 @@ impl Engine {
                     return Ok(WrittenBytes { staged, digests, backend_version: written.version_id });
                 }
                 Err(error) => {
-                    let late = late_after(&error, self.settings.late_write_window);
+                    let late = late_after(&error, self.settings().late_write_window);
                     self.give_up(&staged, Ended { late, ..Ended::default() }).await;
                     let elsewhere = matches!(error, BackendError::Away(_)) && source.is_untouched();
                     if !elsewhere {
@@ -123,7 +123,7 @@ impl Engine {
     async fn stage(&self, target: &Target<'_>, left_out: &[BackendName]) -> Result<Staged, Error> {
         let mut views = self.fleet.views();
         views.retain(|view| !left_out.contains(&view.name));
-        if !self.settings.announce {
+        if !self.settings().announce {
             direct::fill_in_room(&mut views, &self.quotas.books().await?);
         }
         let mut refused = match views.iter().find(|view| !view.writable) {
@@ -158,11 +158,11 @@ impl Engine {
             size_bytes: target.size_bytes,
             draft: target.draft.clone(),
         };
-        if !self.settings.announce {
+        if !self.settings().announce {
             let lease = Lease::unneeded(intent.id);
             return Ok(Staged { intent, announced: false, backend, lease });
         }
-        let stage = Stage { intent, owner: self.instance, lease: self.settings.lease };
+        let stage = Stage { intent, owner: self.instance, lease: self.settings().lease };
         let until = self.intents.stage(&stage).await?;
         self.metrics.announced();
         let lease = self.leases.hold(stage.intent.id, until);

@@ -50,7 +50,7 @@ pub enum Command {
 }
 
 /// How to serve.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Serve {
     /// The configuration file
     #[arg(long, value_name = "FILE")]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use s3o_catalog::{BucketCount, Catalog, Error, OldestDue, Overview as _};
 use s3o_model::clock::Clock;
 use s3o_model::names::BackendName;
+use s3o_model::shared::Shared;
 
 use counted::Counted;
 
@@ -36,13 +37,13 @@ impl Counts {
 pub struct Tally {
     catalog: Arc<Catalog>,
     counts: Counted<Counts>,
-    stale_timeout: Duration,
+    stale_timeout: Shared<Duration>,
 }
 
 impl Tally {
     /// A tally of this catalog; uploads are due when nothing happened for `stale_timeout`.
     pub fn new(catalog: Arc<Catalog>, clock: Arc<dyn Clock>, stale_timeout: Duration) -> Self {
-        Self { catalog, counts: Counted::new(clock), stale_timeout }
+        Self { catalog, counts: Counted::new(clock), stale_timeout: Shared::new(stale_timeout) }
     }
 
     /// How much there is, as of the last count; nothing before the first.
@@ -52,7 +53,12 @@ impl Tally {
 
     /// How long what is due has waited.
     pub async fn oldest_due(&self) -> Result<OldestDue, Error> {
-        self.catalog.oldest_due(self.stale_timeout).await
+        self.catalog.oldest_due(*self.stale_timeout.current()).await
+    }
+
+    /// Uploads are due when nothing happened for this long, from now on.
+    pub fn resettle(&self, stale_timeout: Duration) {
+        self.stale_timeout.replace(stale_timeout);
     }
 }
 

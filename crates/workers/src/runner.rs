@@ -6,7 +6,7 @@ mod tests;
 mod view;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex as Shared, PoisonError};
+use std::sync::{Arc, Mutex as Lock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::names::BackendName;
+use s3o_model::shared::Shared;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinSet;
 
@@ -115,14 +116,16 @@ struct Surroundings {
 
 /// One worker.
 struct Slot {
-    scheduled: Scheduled,
+    name: &'static str,
+    /// The worker as it is set up now; a tick keeps the one that it began with.
+    scheduled: Shared<Scheduled>,
     /// Runs of one worker do not overlap in one process.
     turn: Mutex<()>,
-    /// Rung when the worker was resumed.
-    resumed: Notify,
+    /// Rung when the worker was resumed or set up anew.
+    nudged: Notify,
     failures: AtomicU32,
     recorded: AtomicU32,
-    seen: Shared<Seen>,
+    seen: Lock<Seen>,
 }
 
 /// What this process remembers of a worker.
@@ -142,12 +145,20 @@ struct Next {
 }
 
 impl Slot {
-    fn name(&self) -> &'static str {
-        self.scheduled.worker.name()
+    fn new(scheduled: Scheduled) -> Self {
+        Self {
+            name: scheduled.worker.name(),
+            scheduled: Shared::new(scheduled),
+            turn: Mutex::default(),
+            nudged: Notify::new(),
+            failures: AtomicU32::new(0),
+            recorded: AtomicU32::new(0),
+            seen: Lock::default(),
+        }
     }
 
-    fn schedule(&self) -> &Schedule {
-        &self.scheduled.schedule
+    fn schedule(&self) -> Schedule {
+        self.scheduled.current().schedule.clone()
     }
 
     fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
@@ -165,14 +176,7 @@ impl Runner {
         let metrics = Metrics::default();
         let slots = workers.into_iter().map(|scheduled| {
             metrics.introduce(scheduled.worker.name());
-            Arc::new(Slot {
-                scheduled,
-                turn: Mutex::default(),
-                resumed: Notify::new(),
-                failures: AtomicU32::new(0),
-                recorded: AtomicU32::new(0),
-                seen: Shared::default(),
-            })
+            Arc::new(Slot::new(scheduled))
         });
         let slots = slots.collect();
         Self { room: Arc::new(Room { slots, parts, ids, metrics, stopping: AtomicBool::new(false) }) }
@@ -188,7 +192,7 @@ impl Runner {
     /// tick; those that take too long are given up.
     pub async fn serve(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         let room = &self.room;
-        let names: Vec<&str> = room.slots.iter().map(|slot| slot.name()).collect();
+        let names: Vec<&str> = room.slots.iter().map(|slot| slot.name).collect();
         if let Err(error) = room.parts.runs.enter_workers(&names).await {
             tracing::warn!(%error, "workers not entered");
         }
@@ -214,7 +218,7 @@ impl Runner {
     /// name. The run goes on when the caller no longer waits.
     pub async fn run_now(&self, name: &str) -> Option<RunReport> {
         let slot = Arc::clone(self.slot(name)?);
-        let (room, worker) = (Arc::clone(&self.room), slot.name());
+        let (room, worker) = (Arc::clone(&self.room), slot.name);
         let run = tokio::spawn(async move {
             let _turn = slot.turn.lock().await;
             room.run(&slot, Asked::ByHand).await
@@ -235,12 +239,22 @@ impl Runner {
 
     async fn set_paused(&self, name: &str, paused: bool) -> Result<bool, Error> {
         let Some(slot) = self.slot(name) else { return Ok(false) };
-        self.room.parts.runs.set_paused(slot.name(), paused).await?;
+        self.room.parts.runs.set_paused(slot.name, paused).await?;
         tracing::info!(worker = name, paused, "worker paused or resumed");
         if !paused {
-            slot.resumed.notify_one();
+            slot.nudged.notify_one();
         }
         Ok(true)
+    }
+
+    /// Sets workers up anew: each takes the place of the one with its name, from its next tick on.
+    pub fn replace(&self, workers: Vec<Scheduled>) {
+        for scheduled in workers {
+            if let Some(slot) = self.slot(scheduled.worker.name()) {
+                slot.scheduled.replace(scheduled);
+                slot.nudged.notify_one();
+            }
+        }
     }
 
     /// Where every worker stands.
@@ -250,12 +264,12 @@ impl Runner {
     }
 
     fn slot(&self, name: &str) -> Option<&Arc<Slot>> {
-        self.room.slots.iter().find(|slot| slot.name() == name)
+        self.room.slots.iter().find(|slot| slot.name == name)
     }
 }
 
 fn state_of<'a>(slot: &Slot, states: &'a [WorkerState]) -> Option<&'a WorkerState> {
-    states.iter().find(|state| state.worker == slot.name())
+    states.iter().find(|state| state.worker == slot.name)
 }
 
 /// Keeps the loop of one worker alive: a fault of the runner or of an observer ends a round of
@@ -267,7 +281,7 @@ async fn supervise(room: Arc<Room>, slot: Arc<Slot>, shutdown: watch::Receiver<b
         let (inner, served, mut stop) = (Arc::clone(&room), Arc::clone(&slot), shutdown.clone());
         round.spawn(async move { inner.serve_one(&served, &mut stop).await });
         match round.join_next().await {
-            Some(Err(error)) => tracing::error!(worker = slot.name(), %error, "worker loop is started again"),
+            Some(Err(error)) => tracing::error!(worker = slot.name, %error, "worker loop is started again"),
             Some(Ok(())) | None => return,
         }
         tokio::time::sleep(RESTART_REST).await;
@@ -286,7 +300,7 @@ impl Room {
                 _ = shutdown.wait_for(|stop| *stop) => return,
                 () = tokio::time::sleep(next.rest) => next.at_any_rate,
                 () = rung(slot, next.hears_bell) => true,
-                () = slot.resumed.notified() => false,
+                () = slot.nudged.notified() => false,
             };
             next = self.turn(slot, woken).await;
         }
@@ -295,12 +309,12 @@ impl Room {
     async fn first_rest(&self, slot: &Slot) -> Duration {
         let unit = self.parts.entropy.next_unit();
         let states = self.parts.runs.worker_states().await.unwrap_or_else(|error| {
-            tracing::warn!(worker = slot.name(), %error, "last runs not known");
+            tracing::warn!(worker = slot.name, %error, "last runs not known");
             Vec::new()
         });
         let state = state_of(slot, &states);
         if let Some(moment) = state.and_then(|state| state.last_success_at) {
-            self.metrics.succeeded(slot.name(), moment);
+            self.metrics.succeeded(slot.name, moment);
         }
         slot.schedule().first_rest(state, unit)
     }
@@ -313,14 +327,14 @@ impl Room {
         let states = match self.parts.runs.worker_states().await {
             Ok(states) => states,
             Err(error) => {
-                tracing::warn!(worker = slot.name(), %error, "worker cannot run");
-                self.metrics.not_run(slot.name(), Outcome::Error);
+                tracing::warn!(worker = slot.name, %error, "worker cannot run");
+                self.metrics.not_run(slot.name, Outcome::Error);
                 return Next { rest: schedule.rest_after_skip(unit), at_any_rate: woken, hears_bell: false };
             }
         };
         let state = state_of(slot, &states);
         if state.is_some_and(|state| state.paused) {
-            self.metrics.not_run(slot.name(), Outcome::Skipped);
+            self.metrics.not_run(slot.name, Outcome::Skipped);
             return Next { rest: schedule.interval, at_any_rate: false, hears_bell: false };
         }
         if let Some(rest) = schedule.rest_until_due(state).filter(|_| !woken) {
@@ -351,7 +365,7 @@ impl Slot {
 
 /// Ends when the bell has been rung; never, where there is none or it is not to be heard.
 async fn rung(slot: &Slot, hears_bell: bool) {
-    match slot.schedule().bell.as_ref().filter(|_| hears_bell) {
+    match slot.schedule().bell.filter(|_| hears_bell) {
         Some(bell) => {
             tokio::time::sleep(GATHER).await;
             bell.notified().await;

@@ -35,7 +35,7 @@ impl fmt::Debug for Secret {
 }
 
 /// How a bucket is reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Options {
     /// Scheme, host and port, such as `https://s3.eu-central-1.amazonaws.com`.
     pub endpoint: String,

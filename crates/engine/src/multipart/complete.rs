@@ -71,7 +71,7 @@ impl Engine {
         may_write(&complete.condition, there.object.as_ref())?;
         let stored = self.uploads.parts(upload.id, 0, PART_NUMBER_MAX as usize).await?;
         let chosen = select_parts(&stored, &complete.parts)?;
-        let size_bytes = total_size(&chosen, self.settings.object_bytes_max)?;
+        let size_bytes = total_size(&chosen, self.settings().object_bytes_max)?;
         if complete.size_bytes.is_some_and(|stated| stated != size_bytes) {
             return Err(Error::Invalid("the parts do not add up to x-amz-mp-object-size"));
         }

@@ -3,6 +3,7 @@
 
 mod faults;
 mod read;
+mod restart;
 mod sections;
 pub mod units;
 mod yaml;
@@ -20,6 +21,7 @@ use s3o_model::recovery::Recovery;
 use s3o_server::s3::AccessKey;
 
 pub use faults::Faults;
+pub use restart::keep_until_restart;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -47,7 +49,7 @@ pub struct Config {
 }
 
 /// Where the catalog is.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Database {
     /// In a file that one process owns.
     Sqlite(PathBuf),
@@ -108,7 +110,7 @@ pub struct BackendConfig {
 }
 
 /// What a backend is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendKind {
     /// A folder.
     Fs {

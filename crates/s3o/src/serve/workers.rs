@@ -6,8 +6,8 @@ use std::time::Duration;
 use s3o_backend::Fleet;
 use s3o_catalog::Catalog;
 use s3o_workers::{
-    Cleanup, CleanupSettings, DriftGauge, Identity, Kind, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
-    Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
+    Cleanup, CleanupSettings, Identity, Kind, PendingReaper, QuotaAudit, ReaperSettings, Schedule, Scheduled,
+    StaleMultipart, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
 
@@ -114,9 +114,7 @@ fn stale_multipart(parts: &Parts<'_>) -> Scheduled {
 
 fn quota_audit(parts: &Parts<'_>) -> Scheduled {
     let Parts { config, catalog, ground, .. } = *parts;
-    let names = parts.fleet.backends().map(|backend| backend.name().clone());
-    let drift = ground.with_registry(|registry| DriftGauge::register(registry, names));
-    let worker = QuotaAudit::new(Arc::clone(catalog) as _, drift, Arc::clone(&ground.cleanup_bell));
+    let worker = QuotaAudit::new(Arc::clone(catalog) as _, ground.drift.clone(), Arc::clone(&ground.cleanup_bell));
     scheduled(worker, config.upkeep.quota_audit, Kind::Locked)
 }
 

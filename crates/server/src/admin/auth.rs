@@ -1,31 +1,37 @@
 //! The admin token: no request reaches the admin API without it.
 
 use std::fmt;
-use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use s3o_model::shared::Shared;
 use subtle::ConstantTimeEq as _;
 
 use super::error::AdminError;
 
-/// What opens the admin API. An empty token opens it to nobody.
+/// What opens the admin API; clones are the same. An empty token opens it to nobody.
 #[derive(Clone)]
-pub struct AdminToken(Arc<str>);
+pub struct AdminToken(Shared<String>);
 
 impl AdminToken {
     /// This token.
     #[must_use]
     pub fn new(token: &str) -> Self {
-        Self(Arc::from(token))
+        Self(Shared::new(token.to_owned()))
+    }
+
+    /// Another one opens it from now on.
+    pub fn replace(&self, token: &str) {
+        self.0.replace(token.to_owned());
     }
 
     /// Compares in constant time, so that answers do not tell how much of a guess was right.
     fn accepts(&self, given: &[u8]) -> bool {
-        !self.0.is_empty() && bool::from(self.0.as_bytes().ct_eq(given))
+        let token = self.0.current();
+        !token.is_empty() && bool::from(token.as_bytes().ct_eq(given))
     }
 }
 
@@ -63,5 +69,13 @@ mod tests {
             assert!(!token.accepts(guess));
         }
         assert!(!AdminToken::new("").accepts(b""));
+    }
+
+    #[test]
+    fn a_new_token_counts_at_once_everywhere() {
+        let token = AdminToken::new("old");
+        let elsewhere = token.clone();
+        token.replace("new");
+        assert!(elsewhere.accepts(b"new") && !elsewhere.accepts(b"old"));
     }
 }

@@ -24,9 +24,16 @@ struct State {
     lines: u64,
     lines_pushed: u64,
     lines_written: u64,
-    next_file: Option<File>,
+    switch: Option<Switch>,
     hurry: bool,
     closed: bool,
+}
+
+/// Another file, and how much still goes to the one before it.
+struct Switch {
+    bytes: usize,
+    lines: u64,
+    file: File,
 }
 
 /// What the writer does next.
@@ -37,6 +44,19 @@ pub(super) struct Batch {
     pub(super) lines: u64,
     /// The file for all lines after these.
     pub(super) next_file: Option<File>,
+}
+
+impl State {
+    /// Everything there is, up to a change of files.
+    fn take(&mut self) -> Batch {
+        let Some(Switch { bytes, lines, file }) = self.switch.take() else {
+            let (bytes, lines) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.lines));
+            return Batch { bytes, lines, next_file: None };
+        };
+        let rest = self.bytes.split_off(bytes);
+        self.lines -= lines;
+        Batch { bytes: std::mem::replace(&mut self.bytes, rest), lines, next_file: Some(file) }
+    }
 }
 
 /// The queue.
@@ -91,7 +111,11 @@ impl Queue {
     /// Lines pushed from now on go to another file.
     pub(super) fn switch_to(&self, file: File) {
         let mut state = self.lock();
-        state.next_file = Some(file);
+        let (bytes, lines) = match &state.switch {
+            Some(earlier) => (earlier.bytes, earlier.lines),
+            None => (state.bytes.len(), state.lines),
+        };
+        state.switch = Some(Switch { bytes, lines, file });
         state.hurry = true;
         self.work.notify_one();
     }
@@ -117,20 +141,16 @@ impl Queue {
 
     /// The next batch, or `None` when there will be no more.
     pub(super) fn take(&self) -> Option<Batch> {
-        let idle = |state: &mut State| state.bytes.is_empty() && state.next_file.is_none() && !state.closed;
+        let idle = |state: &mut State| state.bytes.is_empty() && state.switch.is_none() && !state.closed;
         let state = self.work.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
         let gathering = |state: &mut State| !state.hurry && !state.closed && state.bytes.len() < BATCH_BYTES;
         let gathered = self.work.wait_timeout_while(state, GATHER, gathering);
         let mut state = gathered.unwrap_or_else(PoisonError::into_inner).0;
-        if state.closed && state.bytes.is_empty() {
+        if state.closed && state.bytes.is_empty() && state.switch.is_none() {
             return None;
         }
         state.hurry = false;
-        let batch = Batch {
-            bytes: std::mem::take(&mut state.bytes),
-            lines: std::mem::take(&mut state.lines),
-            next_file: state.next_file.take(),
-        };
+        let batch = state.take();
         drop(state);
         self.freed.notify_waiters();
         Some(batch)

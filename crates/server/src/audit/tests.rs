@@ -118,7 +118,6 @@ fn a_rotated_file_is_opened_anew() {
     audit.record("before", Cause::Program, "test", &json!({}));
     std::fs::rename(&path, &moved).unwrap();
     audit.reopen().unwrap();
-    audit.flush();
     audit.record("after", Cause::Program, "test", &json!({}));
     let latest = audit.latest(&Filter::newest(10)).unwrap();
     assert_eq!(latest.len(), 1, "{latest:?}");

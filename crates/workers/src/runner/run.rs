@@ -77,7 +77,7 @@ impl Room {
         let Came { outcome, work, error, holder } = result;
         let finished_at = self.parts.clock.now();
         let report = RunReport {
-            worker: slot.name(),
+            worker: slot.name,
             run_id,
             outcome,
             items: work.items.clone(),
@@ -89,7 +89,7 @@ impl Room {
         slot.count(outcome);
         self.metrics.ran(&report, &work);
         if outcome == Outcome::Ok {
-            self.metrics.succeeded(slot.name(), finished_at);
+            self.metrics.succeeded(slot.name, finished_at);
         }
         self.record(slot, &report, (started_at, finished_at), &asked).await;
         drop(lock);
@@ -115,7 +115,7 @@ impl Room {
     async fn lock(&self, slot: &Slot) -> Result<Option<Locked>, Error> {
         match slot.schedule().kind {
             Kind::PerInstance | Kind::Shared => Ok(None),
-            Kind::Locked => Ok(Some(self.parts.locks.try_lock(slot.name()).await?)),
+            Kind::Locked => Ok(Some(self.parts.locks.try_lock(slot.name).await?)),
         }
     }
 
@@ -176,7 +176,7 @@ impl Room {
     async fn keep(&self, slot: &Slot, row: &RunRow) -> Result<(), s3o_catalog::Error> {
         self.parts.runs.record_run(row).await?;
         if slot.recorded.fetch_add(1, Ordering::Relaxed).is_multiple_of(FORGET_EVERY) {
-            self.parts.runs.forget_runs(slot.name(), HISTORY_KEPT, HISTORY_ROWS_MAX).await?;
+            self.parts.runs.forget_runs(slot.name, HISTORY_KEPT, HISTORY_ROWS_MAX).await?;
         }
         Ok(())
     }
@@ -240,19 +240,20 @@ impl Ticks {
 
     /// One tick; says whether another should follow at once.
     async fn tick(&self, run_id: &str) -> Result<bool, Fault> {
-        let Schedule { kind, deadline, .. } = *self.slot.schedule();
+        let scheduled = self.slot.scheduled.current();
+        let Schedule { kind, deadline, .. } = scheduled.schedule;
         // Between ticks others get their turn.
         let permit = self.room.parts.budget.background(kind).await;
         if self.lock.as_ref().is_some_and(|lock| lock.is_lost()) {
             return Err(Fault::LockLost);
         }
         let mut report = Report::default();
-        let ticked = timeout(deadline, self.slot.scheduled.worker.tick(&mut report)).await;
+        let ticked = timeout(deadline, scheduled.worker.tick(&mut report)).await;
         drop(permit);
         let (more, events) = (report.more, std::mem::take(&mut report.events));
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).absorb(report);
         if !events.is_empty() {
-            self.room.parts.observer.happened(self.slot.name(), run_id, events).await;
+            self.room.parts.observer.happened(self.slot.name, run_id, events).await;
         }
         ticked.map_err(|_| Fault::TooLong(deadline))??;
         Ok(more)

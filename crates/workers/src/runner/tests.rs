@@ -309,3 +309,16 @@ async fn the_bell_wakes_and_metrics_show_what_was_done() {
     assert_eq!((&view[0]["kind"], &view[0]["interval_seconds"]), (&"shared".into(), &86_400.0.into()));
     serving.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_set_up_anew_follows_its_new_schedule() {
+    let (house, old, new) = (House::new(), Probe::new("sweep", []), Probe::new("sweep", [Act::Did(1)]));
+    let serving = house.serve(vec![old.on(Kind::Locked, 300 * HOUR)]);
+    sleep(200 * HOUR).await;
+    assert_eq!(old.ticks().len(), 1);
+    serving.runner.replace(vec![new.on(Kind::Locked, MINUTE), Probe::new("stranger", []).on(Kind::Locked, MINUTE)]);
+    sleep(10 * MINUTE).await;
+    serving.stop().await;
+    assert_eq!(old.ticks().len(), 1, "it is not asked again");
+    assert!((9..=11).contains(&new.ticks().len()), "{:?}", new.gaps());
+}

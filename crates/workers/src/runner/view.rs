@@ -36,7 +36,7 @@ impl Slot {
         let paused = state.is_some_and(|state| state.paused);
         let (last_run, next_due_at) = self.seen(|seen| (seen.last_run.clone(), seen.next_due_at));
         WorkerView {
-            name: self.name(),
+            name: self.name,
             kind: self.schedule().kind,
             interval_seconds: self.schedule().interval.as_secs_f64(),
             paused,

@@ -1,0 +1,133 @@
+//! Opening what serving needs, as configured.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use s3o_backend::Fleet;
+use s3o_catalog::{
+    Catalog, Identities as _, Intents as _, Locks, Mode, Postgres, PostgresLocks, PostgresOptions, ProcessLocks,
+    Sqlite, SqliteOptions,
+};
+use s3o_engine::{Engine, EngineParts, Settings};
+use s3o_model::shared::Shared;
+use s3o_workers::{Identity, IdentityParts, Runner, RunnerParts};
+
+use super::{DRAIN_MAX, Ground, workers};
+use crate::cli::Failure;
+use crate::config::{Config, Database};
+use crate::fleet::{self, Surroundings};
+use crate::gauges::BackendMeter;
+
+/// How long a request waits for a connection to the catalog.
+const CATALOG_WAIT_MAX: Duration = Duration::from_secs(5);
+
+pub(super) async fn catalog(database: &Database, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
+    match database {
+        Database::Sqlite(path) => open_sqlite(path, ground).await,
+        Database::Postgres { url, connections, .. } => open_postgres(url, *connections).await,
+    }
+}
+
+async fn open_sqlite(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::of(&folder.display().to_string(), error))?;
+    }
+    let options = SqliteOptions { path: path.to_owned(), mode: Mode::Threaded, clock: Arc::clone(&ground.clock) };
+    let opened = Sqlite::open(&options);
+    let driver = opened.map_err(|error| Failure::of(&format!("catalog {}", path.display()), error))?;
+    let catalog = Arc::new(Catalog::new(Arc::new(driver)));
+    // One process owns this file: whoever held leases and claims before is dead.
+    catalog.take_over().await.map_err(|error| Failure::of("catalog", error))?;
+    Ok(catalog)
+}
+
+fn postgres_options(url: &str, connections: usize) -> PostgresOptions {
+    PostgresOptions { url: url.to_owned(), connections, wait_max: CATALOG_WAIT_MAX, schema: None, clock: None }
+}
+
+async fn open_postgres(url: &str, connections: usize) -> Result<Arc<Catalog>, Failure> {
+    let options = postgres_options(url, connections);
+    let driver = Postgres::open(&options).await.map_err(|error| Failure::of("catalog", error))?;
+    Ok(Arc::new(Catalog::new(Arc::new(driver))))
+}
+
+pub(super) async fn fleet(config: &Config, catalog: &Catalog, ground: &Ground) -> Result<Arc<Fleet>, Failure> {
+    let around = Surroundings {
+        clock: Arc::clone(&ground.clock),
+        entropy: Arc::clone(&ground.entropy),
+        meter: Arc::new(ground.with_registry(BackendMeter::register)),
+    };
+    Ok(Arc::new(fleet::open(&config.backends, catalog, &around).await?))
+}
+
+pub(super) async fn identity(
+    config: &Config,
+    catalog: &Arc<Catalog>,
+    fleet: &Arc<Fleet>,
+    ground: &Ground,
+) -> Result<Arc<Identity>, Failure> {
+    let fresh = ground.ids.fresh().as_simple().to_string();
+    let cluster = catalog.cluster_id(&fresh).await.map_err(|error| Failure::of("catalog", error))?;
+    Ok(Arc::new(Identity::new(IdentityParts {
+        identities: catalog.clone(),
+        fleet: Arc::clone(fleet),
+        ids: ground.ids.clone(),
+        clock: Arc::clone(&ground.clock),
+        cluster,
+        alarm: ground.audit.clone(),
+        max_age: fleet::identity_ages(&config.backends),
+    })))
+}
+
+pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, ground: &Ground) -> Engine {
+    Engine::new(EngineParts {
+        catalog: Arc::clone(catalog),
+        fleet: Arc::clone(fleet),
+        ids: ground.ids.clone(),
+        clock: Arc::clone(&ground.clock),
+        instance: ground.instance,
+        settings: engine_settings(config),
+        configured: Shared::new(config.buckets.clone()),
+        cleanup_bell: Arc::clone(&ground.cleanup_bell),
+        metrics: ground.intent_metrics.clone(),
+        alarm: ground.audit.clone(),
+    })
+}
+
+pub(super) fn engine_settings(config: &Config) -> Settings {
+    Settings {
+        lease: config.intents.min_age,
+        late_write_window: config.intents.late_write_window,
+        object_bytes_max: config.server.object_bytes_max,
+        announce: config.intents.enabled,
+        recovery: config.intents.recovery,
+    }
+}
+
+pub(super) fn runner(parts: &workers::Parts<'_>) -> Result<Arc<Runner>, Failure> {
+    let workers::Parts { config, catalog, ground, .. } = *parts;
+    let runner = Runner::new(RunnerParts {
+        workers: workers::all(parts),
+        runs: Arc::clone(catalog) as _,
+        locks: open_locks(&config.database, ground)?,
+        budget: Arc::clone(&ground.budget),
+        observer: Arc::clone(&ground.audit) as _,
+        clock: Arc::clone(&ground.clock),
+        entropy: Arc::clone(&ground.entropy),
+        instance: ground.instance,
+        drain_max: DRAIN_MAX,
+    });
+    Ok(Arc::new(runner))
+}
+
+fn open_locks(database: &Database, ground: &Ground) -> Result<Arc<dyn Locks>, Failure> {
+    match database {
+        Database::Sqlite(_) => Ok(Arc::new(ProcessLocks::new(ground.instance))),
+        Database::Postgres { url, connections, lock_timeout } => {
+            let options = postgres_options(url, *connections);
+            let locks = PostgresLocks::new(&options, ground.instance, *lock_timeout);
+            Ok(Arc::new(locks.map_err(|error| Failure::of("catalog", error))?))
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Settings that change while the process runs: read again as a whole, and refused as a whole.
+
+use std::sync::Arc;
+
+use s3o_backend::Fleet;
+use s3o_catalog::{Buckets as _, Catalog, Quotas as _};
+use s3o_engine::Engine;
+use s3o_model::names::BackendName;
+use s3o_server::admin::AdminToken;
+use s3o_server::audit::Cause;
+use s3o_server::s3::{Keys, SharedKeys};
+use s3o_workers::{Identity, Runner};
+use serde_json::json;
+use tokio::signal::unix::Signal;
+
+use super::{Ground, open, source, workers};
+use crate::cli::{Failure, Serve};
+use crate::config::{Config, keep_until_restart};
+use crate::tally::Tally;
+
+/// All that settings reach.
+pub(super) struct Reload {
+    pub arguments: Serve,
+    pub ground: Arc<Ground>,
+    pub catalog: Arc<Catalog>,
+    pub fleet: Arc<Fleet>,
+    pub identity: Arc<Identity>,
+    pub engine: Engine,
+    pub runner: Arc<Runner>,
+    pub tally: Arc<Tally>,
+    pub keys: SharedKeys,
+    pub token: AdminToken,
+    /// What is in force.
+    pub config: Config,
+}
+
+impl Reload {
+    /// Reads settings again at every hang-up, for as long as it is polled.
+    pub async fn whenever_asked(mut self, mut hang_ups: Signal) {
+        while hang_ups.recv().await.is_some() {
+            if let Err(error) = self.ground.audit.reopen() {
+                tracing::error!(%error, "the audit file was not opened again");
+            }
+            match self.reload().await {
+                Ok(kept) => self.tell(&kept),
+                Err(failure) => self.refuse(&failure),
+            }
+        }
+    }
+
+    /// Puts the file in force; what would need a restart stays as it is and is named.
+    async fn reload(&mut self) -> Result<Vec<&'static str>, Failure> {
+        let mut config = source::load(&self.arguments)?;
+        source::complete_credentials(&mut config, &self.arguments.data, self.ground.entropy.as_ref())?;
+        let kept = keep_until_restart(&self.config, &mut config);
+        self.enter(&config).await?;
+        // From here on nothing can fail: all of it is in force, or none.
+        self.keys.replace(config.access_keys.iter().cloned().collect::<Keys>());
+        self.token.replace(config.admin.token.as_deref().unwrap_or_default());
+        self.engine.resettle(open::engine_settings(&config), config.buckets.clone());
+        self.tally.resettle(config.cleanup.multipart_stale_timeout);
+        self.runner.replace(workers::all(&workers::Parts {
+            config: &config,
+            catalog: &self.catalog,
+            fleet: &self.fleet,
+            identity: &self.identity,
+            ground: &self.ground,
+        }));
+        self.config = config;
+        Ok(kept)
+    }
+
+    /// What the catalog has to know.
+    async fn enter(&self, config: &Config) -> Result<(), Failure> {
+        let lost = |error| Failure::of("catalog", error);
+        for bucket in config.buckets.names() {
+            self.catalog.create_bucket(bucket).await.map_err(lost)?;
+        }
+        let limits: Vec<(&BackendName, Option<u64>)> =
+            config.backends.iter().map(|backend| (&backend.name, backend.quota_bytes)).collect();
+        self.catalog.set_limits(&limits).await.map_err(lost)
+    }
+
+    fn tell(&self, kept: &[&str]) {
+        tracing::info!("settings were read again and are in force");
+        for name in kept {
+            tracing::warn!(setting = name, "it changed and needs a restart; until then the old one stays");
+        }
+        self.ground.audit.record("config.reloaded", Cause::Program, "signal", &json!({"needs_restart": kept}));
+    }
+
+    fn refuse(&self, failure: &Failure) {
+        tracing::error!("settings were read again and refused, the old ones stay: {failure}");
+        let why = failure.to_string();
+        self.ground.audit.record("config.refused", Cause::Program, "signal", &json!({"error": why}));
+    }
+}
