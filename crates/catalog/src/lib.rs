@@ -7,6 +7,7 @@
 mod audits;
 mod buckets;
 mod cleanups;
+mod condemned;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contents;
@@ -36,6 +37,7 @@ pub use audits::{Audits, Booked, CondemnedPlace, CountPage, Recounted};
 pub use buckets::Buckets;
 pub use cleanups::look::{Ages, Waiting};
 pub use cleanups::{ClaimedCleanups, Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
+pub use condemned::CondemnedObserver;
 pub use contents::Contents;
 pub use dead_letters::{DeadLetters, Discard};
 pub use driver::postgres::{Postgres, PostgresOptions};
@@ -60,13 +62,19 @@ pub struct Catalog {
     driver: Arc<dyn Driver>,
     limited: quotas::Limited,
     low_waters: low_water::LowWaters,
+    condemned: condemned::Listener,
 }
 
 impl Catalog {
     /// A catalog over this driver.
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
-        Self { driver, limited: quotas::Limited::default(), low_waters: low_water::LowWaters::default() }
+        Self {
+            driver,
+            limited: quotas::Limited::default(),
+            low_waters: low_water::LowWaters::default(),
+            condemned: condemned::Listener::default(),
+        }
     }
 
     /// What the driver has done so far.
@@ -86,6 +94,11 @@ impl Catalog {
     }
 
     async fn write(&self, unit: unit::Unit) -> Result<Vec<unit::Answer>, Error> {
-        self.driver.write(unit).await
+        let ears = self.condemned.of(&unit);
+        let answers = self.driver.write(unit).await?;
+        if let Some(ears) = ears {
+            ears.hear(&answers);
+        }
+        Ok(answers)
     }
 }

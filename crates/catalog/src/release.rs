@@ -67,7 +67,8 @@ impl Release {
                  AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.content_id = contents.id AND NOT ({dying_objects})) \
                  AND NOT EXISTS (SELECT 1 FROM content_parts p WHERE p.whole_id = contents.id AND NOT ({dying_pieces})) \
                  AND NOT EXISTS (SELECT 1 FROM multipart_parts m WHERE m.content_id = contents.id AND NOT ({dying_parts})) \
-                 AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id)"
+                 AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id) \
+                 RETURNING id"
             ),
             enqueue: format!(
                 "INSERT INTO cleanup_queue \
@@ -111,7 +112,9 @@ impl Release {
     pub(crate) fn condemn(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
         let mut values = selector.to_vec();
         values.extend(params![reason.as_str()]);
-        for sql in [&self.condemn, &self.enqueue, &self.rebook, &self.forget] {
+        let condemned = unit.run(&self.condemn, values.clone());
+        unit.condemning.push(condemned);
+        for sql in [&self.enqueue, &self.rebook, &self.forget] {
             unit.run(sql, values.clone());
         }
     }

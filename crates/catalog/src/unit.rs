@@ -86,13 +86,15 @@ pub struct Unit {
     pub name: &'static str,
     /// Its statements, in order; each sees what the last did.
     pub statements: Vec<Statement>,
+    /// Places of the statements whose answers name the contents that the unit condemned.
+    pub(crate) condemning: Vec<usize>,
 }
 
 impl Unit {
     /// An empty unit.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self { name, statements: Vec::new() }
+        Self { name, statements: Vec::new(), condemning: Vec::new() }
     }
 
     /// Adds a statement; the answer's place in the list is returned.

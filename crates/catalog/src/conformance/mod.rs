@@ -8,6 +8,7 @@ pub mod audits;
 pub mod books;
 pub mod buckets;
 pub mod cleanups;
+pub mod condemned;
 pub mod contents;
 pub mod dead_letters;
 pub mod expired;
@@ -75,6 +76,8 @@ macro_rules! conformance {
                 what_may_be_there_leaves_a_finding, a_discard_judges_each_row,
                 a_requeued_write_finds_its_dead_letter,
                 a_requeue_meets_whatever_becomes_of_its_cleanup, everybody_gets_a_dead_letter_once;
+            condemned: what_was_condemned_is_told, what_stays_is_not_told, a_batch_is_told_at_once,
+                pieces_are_told_when_they_go, a_unit_that_failed_tells_nothing;
             contents: readers_have_time_to_finish, joined_content_goes_in_bounded_steps,
                 pieces_that_others_use_stay, a_count_that_drifted_kills_no_bytes,
                 closed_uploads_let_go_in_bounded_steps, answers_are_kept_for_their_time,
@@ -132,7 +135,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 21] = [
+    const TOPICS: [(&str, &str); 22] = [
         ("books", include_str!("books.rs")),
         ("buckets", include_str!("buckets.rs")),
         ("objects", include_str!("objects.rs")),
@@ -141,6 +144,7 @@ mod tests {
         ("uploads", include_str!("uploads.rs")),
         ("intents", include_str!("intents.rs")),
         ("cleanups", include_str!("cleanups.rs")),
+        ("condemned", include_str!("condemned.rs")),
         ("contents", include_str!("contents.rs")),
         ("dead_letters", include_str!("dead_letters.rs")),
         ("quotas", include_str!("quotas.rs")),
