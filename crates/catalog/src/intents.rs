@@ -14,6 +14,7 @@ use s3o_model::intent::{Expired, Intent, IntentKind};
 use crate::error::{Error, Verdict};
 use crate::low_water::Queue;
 use crate::objects::BUCKET_STANDS;
+use crate::quotas::{Sharing, share_anew, stripe_for};
 use crate::unit::{Unit, json};
 use crate::{Catalog, params};
 
@@ -116,16 +117,10 @@ const STAGE: &str = "INSERT INTO pending_objects \
       owner, lease_until, created_at, draft) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $13, $11, :now + $12, :now, $14) RETURNING lease_until";
 
-/// Locked before room is judged, so that the sum which decides is that of everybody before. Room is judged on the first
-/// stripe alone.
-const ENTER_STRIPE: &str = "SELECT stripe FROM backend_quotas WHERE backend_name = $1 AND stripe = $2 /*lock*/";
-
-/// A stripe without a share has no limit. A backend with a limit is booked on its first stripe alone,
-/// against the sum of all: a limit is never exceeded by a byte.
+/// A stripe without a share has no limit.
 const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes + $2 \
-     WHERE backend_name = $1 AND stripe = $3 AND (share_bytes IS NULL OR (stripe = 0 AND $2 + \
-     (SELECT CAST(sum(used_bytes + orphan_bytes + reserved_bytes) AS BIGINT) FROM backend_quotas \
-     WHERE backend_name = $1) <= share_bytes))";
+     WHERE backend_name = $1 AND stripe = $3 \
+     AND (share_bytes IS NULL OR used_bytes + orphan_bytes + reserved_bytes + $2 <= share_bytes)";
 
 const OPEN_UPLOAD: &str = "SELECT id FROM multipart_uploads \
      WHERE id = $1 AND bucket_id = $2 AND key = $3 AND state = 'open' /*share*/";
@@ -145,42 +140,13 @@ fn kind_columns(kind: IntentKind) -> (&'static str, Option<s3o_model::ids::Uploa
 impl Intents for Catalog {
     async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error> {
         let intent = &stage.intent;
-        let (kind, upload, number) = kind_columns(intent.kind);
-        let stripe = self.limited.stripe_for(&intent.backend, intent.id, self.driver.stripes());
-        let mut unit = Unit::new("stage");
-        unit.one(BUCKET_STANDS, params![intent.bucket], Verdict::NoSuchBucket);
-        if let Some(upload) = upload {
-            unit.one(OPEN_UPLOAD, params![upload, intent.bucket, &intent.key], Verdict::NoSuchUpload);
+        match self.stage_sharing(stage, Sharing::AsItIs).await {
+            // Its stripe is full; others may have what it lacks.
+            Err(Error::Guard(Verdict::NoRoom)) if self.has_room(&intent.backend, intent.size_bytes).await? => {
+                self.stage_sharing(stage, Sharing::Anew).await
+            }
+            done => done,
         }
-        unit.one(
-            "SELECT name FROM backends WHERE name = $1 AND frozen_reason IS NULL AND draining = 0 /*share*/",
-            params![&intent.backend],
-            Verdict::Closed,
-        );
-        let staged = unit.run(
-            STAGE,
-            params![
-                intent.id,
-                intent.write,
-                kind,
-                intent.bucket,
-                &intent.key,
-                upload,
-                number,
-                &intent.backend,
-                &intent.physical_key,
-                intent.size_bytes,
-                stage.owner,
-                millis_of(stage.lease),
-                stripe,
-                intent.draft.as_ref().map(json),
-            ],
-        );
-        if stripe == 0 {
-            unit.run(ENTER_STRIPE, params![&intent.backend, stripe]);
-        }
-        unit.one(RESERVE, params![&intent.backend, intent.size_bytes, stripe], Verdict::NoRoom);
-        crate::objects::moment(&self.write(unit).await?[staged].rows[0], 0)
     }
 
     async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error> {
@@ -262,6 +228,46 @@ impl Intents for Catalog {
 }
 
 impl Catalog {
+    async fn stage_sharing(&self, stage: &Stage, sharing: Sharing) -> Result<Timestamp, Error> {
+        let intent = &stage.intent;
+        let (kind, upload, number) = kind_columns(intent.kind);
+        let stripe = stripe_for(intent.id, self.driver.stripes());
+        let mut unit = Unit::new("stage");
+        unit.one(BUCKET_STANDS, params![intent.bucket], Verdict::NoSuchBucket);
+        if let Some(upload) = upload {
+            unit.one(OPEN_UPLOAD, params![upload, intent.bucket, &intent.key], Verdict::NoSuchUpload);
+        }
+        unit.one(
+            "SELECT name FROM backends WHERE name = $1 AND frozen_reason IS NULL AND draining = 0 /*share*/",
+            params![&intent.backend],
+            Verdict::Closed,
+        );
+        let staged = unit.run(
+            STAGE,
+            params![
+                intent.id,
+                intent.write,
+                kind,
+                intent.bucket,
+                &intent.key,
+                upload,
+                number,
+                &intent.backend,
+                &intent.physical_key,
+                intent.size_bytes,
+                stage.owner,
+                millis_of(stage.lease),
+                stripe,
+                intent.draft.as_ref().map(json),
+            ],
+        );
+        if sharing == Sharing::Anew {
+            share_anew(&mut unit, &intent.backend, stripe, intent.size_bytes);
+        }
+        unit.one(RESERVE, params![&intent.backend, intent.size_bytes, stripe], Verdict::NoRoom);
+        crate::objects::moment(&self.write(unit).await?[staged].rows[0], 0)
+    }
+
     /// The earliest lease that has ended, if the look finds one. Every write that was committed left
     /// its entry in that index, so looks begin where the last one ended.
     async fn first_ended_lease(&self) -> Result<Option<Timestamp>, Error> {

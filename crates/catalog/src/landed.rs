@@ -6,6 +6,7 @@ use s3o_model::names::BackendName;
 
 use crate::error::Verdict;
 use crate::params;
+use crate::quotas::share_anew;
 use crate::unit::Unit;
 
 /// Bytes that have landed.
@@ -47,10 +48,8 @@ pub struct Unannounced {
 }
 
 /// A backend with a limit is never booked above it.
-const CHARGE: &str = "UPDATE backend_quotas SET used_bytes = used_bytes + $2 \
-     WHERE backend_name = $1 AND stripe = 0 AND (share_bytes IS NULL OR $2 + \
-     (SELECT CAST(sum(used_bytes + orphan_bytes + reserved_bytes) AS BIGINT) FROM backend_quotas \
-     WHERE backend_name = $1) <= share_bytes)";
+const CHARGE: &str = "UPDATE backend_quotas SET used_bytes = used_bytes + $2 WHERE backend_name = $1 AND stripe = 0 \
+     AND (share_bytes IS NULL OR used_bytes + orphan_bytes + reserved_bytes + $2 <= share_bytes)";
 
 /// The bytes of a fresh content go from reserved to used.
 const BOOK_RESERVED: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes - s.n, \
@@ -116,10 +115,7 @@ impl Landed {
         match self {
             Self::Announced { .. } | Self::Reaped { .. } => drop(unit.run(BOOK_RESERVED, params![content])),
             Self::Unannounced(bytes) => {
-                unit.run(
-                    "SELECT stripe FROM backend_quotas WHERE backend_name = $1 AND stripe = 0 /*lock*/",
-                    params![&bytes.backend],
-                );
+                share_anew(unit, &bytes.backend, 0, bytes.size_bytes);
                 unit.one(CHARGE, params![&bytes.backend, bytes.size_bytes], Verdict::NoRoom);
             }
         }

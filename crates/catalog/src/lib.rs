@@ -60,7 +60,6 @@ pub use verification::{Check, Cursor, Pulse, Verification, checks};
 #[derive(Clone)]
 pub struct Catalog {
     driver: Arc<dyn Driver>,
-    limited: quotas::Limited,
     low_waters: low_water::LowWaters,
     condemned: condemned::Listener,
 }
@@ -69,12 +68,7 @@ impl Catalog {
     /// A catalog over this driver.
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
-        Self {
-            driver,
-            limited: quotas::Limited::default(),
-            low_waters: low_water::LowWaters::default(),
-            condemned: condemned::Listener::default(),
-        }
+        Self { driver, low_waters: low_water::LowWaters::default(), condemned: condemned::Listener::default() }
     }
 
     /// What the driver has done so far.

@@ -86,7 +86,7 @@ macro_rules! conformance {
                 a_left_write_keeps_its_condition, an_unclear_write_waits, bytes_that_were_finished_are_not_queued,
                 promotion_meets_delete, unannounced_bytes_keep_the_limit;
             quotas: room_ends_at_the_byte, doomed_bytes_still_take_room, a_limit_can_change, no_books_no_room,
-                a_limit_holds_against_many;
+                a_limit_holds_against_many, a_limit_is_shared_anew;
             identities: a_cluster_keeps_its_first_name, a_new_backend_has_no_mark, an_unconfirmed_mark_is_kept,
                 past_marks_are_kept, a_backend_is_frozen_and_thawed;
             runs: a_worker_is_entered_once, a_run_reads_back, a_recorded_run_changes_where_its_worker_stands,

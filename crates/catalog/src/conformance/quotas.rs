@@ -55,6 +55,25 @@ pub async fn no_books_no_room(scene: &Scene) {
     refused(scene.try_stage(&intent).await, Verdict::NoRoom);
 }
 
+/// What fits into the whole of a limit is taken, however its stripes share it, and what they hold adds up to it.
+pub async fn a_limit_is_shared_anew(scene: &Scene) {
+    let bucket = scene.bucket("shares").await;
+    let disk = scene.attach("disk", Some(1_000)).await;
+    let sum = "SELECT CAST(sum(share_bytes) AS BIGINT) FROM backend_quotas WHERE backend_name = 'disk'";
+    let over = "SELECT count(*) FROM backend_quotas WHERE used_bytes + orphan_bytes + reserved_bytes > share_bytes";
+    for (number, size) in [600, 3, 300, 96, 1].into_iter().enumerate() {
+        scene.put(bucket, &number.to_string(), size).await;
+        assert_eq!((scene.number(sum).await, scene.number(over).await), (1_000, 0));
+    }
+    refused(scene.try_stage(&scene.intent(bucket, "b", 1)).await, Verdict::NoRoom);
+    assert_eq!(scene.books("disk").await.limit_bytes, Some(1_000));
+    scene.catalog.set_limit(&disk, Some(77)).await.expect("lowered");
+    assert_eq!((scene.books("disk").await.limit_bytes, scene.number(sum).await), (Some(77), 77));
+    scene.catalog.set_limit(&disk, Some(1_500)).await.expect("raised");
+    scene.put(bucket, "b", 500).await;
+    assert_eq!((scene.books("disk").await.available_bytes(), scene.number(over).await), (Some(0), 0));
+}
+
 /// However many reserve at once, a limit is never exceeded by a byte, nor a byte of it wasted.
 pub async fn a_limit_holds_against_many(scene: &Scene) {
     const LIMIT: u64 = 1_000;

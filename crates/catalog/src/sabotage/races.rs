@@ -30,7 +30,7 @@ const OUTLIVED: &str = "an object outlived a later delete";
 
 safeties! { [postgres]
     room_is_judged_by_one_at_a_time by two_stages_meet: "stage",
-        [Words("stripe = $2 /*lock*/", "stripe = $2")], [OVER];
+        [Words("ORDER BY stripe /*lock*/", "ORDER BY stripe")], [OVER];
     a_claim_skips_what_others_take by two_claims_meet: "claim_cleanups",
         [Words(" /*skip*/", "")], [TWO_HANDS];
     a_settlement_holds_what_it_tells by a_settlement_meets_a_freed_claim: "settle_cleanups",
@@ -131,7 +131,7 @@ async fn meet<A, B>(slow: &Slow, held: impl Future<Output = A>, other: impl Futu
 async fn two_stages_meet(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     scene.catalog.set_limit(&backend("disk"), Some(9)).await.expect("set");
-    let slow = held_up(scene, "stage", "SET reserved_bytes");
+    let slow = held_up(scene, "stage", "s.rest >= 0");
     let (one, other) = (scene.intent(bucket, "a", 5), scene.intent(bucket, "b", 5));
     let (first, second) = meet(&slow, slow.try_stage(&one), scene.try_stage(&other)).await;
     told(first.is_ok() && second.is_ok(), OVER)

@@ -176,7 +176,7 @@ CREATE TABLE backends (
 );
 
 -- One backend's books, split into stripes so that writers need not queue for one row. A backend
--- without a limit has no shares; one with a limit has it in each, and is booked on stripe 0 alone.
+-- without a limit has no shares; those of one with a limit add up to it, and are shared anew when one runs out.
 CREATE TABLE backend_quotas (
     backend_name    TEXT COLLATE "C" NOT NULL,
     stripe          BIGINT NOT NULL,
