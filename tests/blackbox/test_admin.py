@@ -7,7 +7,7 @@ import pytest
 from asking import ask, command
 from polling import eventually
 
-WORKERS = {"cleanup", "pending_reaper", "identity", "stale_multipart", "quota_audit", "watchdog"}
+WORKERS = {"cleanup", "pending_reaper", "identity", "stale_multipart", "lifecycle", "quota_audit", "watchdog"}
 
 
 @pytest.fixture
@@ -28,6 +28,7 @@ QUESTIONS = [
     ("POST", "/dlq/discard?backend=disk"),
     ("POST", "/dlq/1/retry"),
     ("POST", "/dlq/1/discard"),
+    ("GET", "/lifecycle/preview"),
     ("GET", "/audit"),
     ("GET", "/log-level"),
     ("PUT", "/log-level"),

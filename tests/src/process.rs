@@ -15,8 +15,8 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Identity, IdentityParts, PendingReaper, QuotaAudit,
-    ReaperSettings, Verifier, VerifierParts, Watchdog, WatchdogSettings, Worker,
+    Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Identity, IdentityParts, Lifecycle, PendingReaper,
+    QuotaAudit, ReaperSettings, SharedRules, Verifier, VerifierParts, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
 
@@ -79,6 +79,12 @@ impl Process {
         })
     }
 
+    /// The worker of that name.
+    #[must_use]
+    pub fn worker(&self, name: &str) -> &dyn Worker {
+        self.workers.iter().find(|worker| worker.name() == name).expect("one of ours").as_ref()
+    }
+
     /// The worker that resolves intents.
     #[must_use]
     pub fn pending_reaper(&self) -> PendingReaper {
@@ -112,6 +118,7 @@ impl Parts {
             self.identity.clone(),
             Arc::new(QuotaAudit::new(self.catalog.clone(), DriftGauge::default(), self.bell.clone())),
             Arc::new(self.watchdog()),
+            Arc::new(self.lifecycle()),
         ]
     }
 
@@ -186,6 +193,10 @@ impl Parts {
             settings: WatchdogSettings { claim_grace_period: CLAIM_GRACE, stuck_after: Duration::from_hours(2) },
             cleanup_bell: self.bell.clone(),
         }
+    }
+
+    fn lifecycle(&self) -> Lifecycle {
+        Lifecycle::new(self.catalog.clone(), SharedRules::default(), self.ids.clone(), self.bell.clone())
     }
 
     fn office(&self) -> DeadLetterOffice {

@@ -1,6 +1,8 @@
 //! The operations that are put to the test: what is there before, what is done, and what may be
 //! there afterwards, whether it was acknowledged or not.
 
+mod rules;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -243,7 +245,7 @@ fn all_copied() -> Vec<u8> {
 const LARGE: u64 = u64::MAX;
 
 /// All of them.
-pub const ALL: [Scenario; 12] = [
+pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "put",
         heavy: false,
@@ -341,6 +343,15 @@ pub const ALL: [Scenario; 12] = [
         prepare: put_old,
         act: multipart_of_one,
         after: || holds("a", Some(b"tail")),
+        before: || holds("a", Some(b"old body")),
+    },
+    Scenario {
+        name: "a lifecycle rule",
+        heavy: false,
+        put_bytes_max: LARGE,
+        prepare: put_old,
+        act: rules::expire_by_rule,
+        after: || holds("a", None),
         before: || holds("a", Some(b"old body")),
     },
     Scenario {

@@ -19,6 +19,7 @@ use s3o_model::listing::{ListPage, ListQuery};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
 
+pub(crate) use delete::remove_marked;
 pub use stuck::{StuckObject, StuckObjects};
 pub use upsert::PutRow;
 use upsert::insert_object;

@@ -26,6 +26,7 @@ use crate::unit::{Unit, json};
 use crate::{Catalog, PutRow, params};
 
 pub use stale::{StaleUpload, StaleUploads};
+pub(crate) use stale::{close, held_bytes};
 
 /// The bytes of a part.
 #[derive(Debug, Clone)]

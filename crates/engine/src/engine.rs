@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Buckets, Catalog, Committed, Intents, Objects, Quotas, Resolved, Uploads};
+use s3o_catalog::{Buckets, Catalog, Committed, Intents, Lifecycles, Objects, Quotas, Resolved, Uploads};
 use s3o_model::bucket::{Bucket, BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::{IdSource, InstanceId};
@@ -78,6 +78,7 @@ pub struct Engine {
     pub(crate) uploads: Arc<dyn Uploads>,
     pub(crate) intents: Arc<dyn Intents>,
     pub(crate) quotas: Arc<dyn Quotas>,
+    pub(crate) lifecycles: Arc<dyn Lifecycles>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ids: IdSource,
     pub(crate) instance: InstanceId,
@@ -103,7 +104,8 @@ impl Engine {
             objects: catalog.clone(),
             uploads: catalog.clone(),
             intents: catalog.clone(),
-            quotas: catalog,
+            quotas: catalog.clone(),
+            lifecycles: catalog,
             fleet,
             ids,
             instance,

@@ -15,6 +15,7 @@ pub mod error;
 mod get_object;
 mod head_object;
 pub mod leases;
+mod lifecycle;
 mod list_objects;
 mod metrics;
 pub mod multipart;

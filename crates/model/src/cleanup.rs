@@ -21,6 +21,8 @@ pub enum Reason {
     PutOrphan,
     /// A part was replaced, left out or given up.
     Multipart,
+    /// A lifecycle rule removed the object.
+    Lifecycle,
 }
 
 impl Reason {
@@ -32,6 +34,7 @@ impl Reason {
             Self::Overwrite => "overwrite",
             Self::PutOrphan => "put_orphan",
             Self::Multipart => "multipart",
+            Self::Lifecycle => "lifecycle",
         }
     }
 }

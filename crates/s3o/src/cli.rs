@@ -10,7 +10,9 @@ use clap::{Args, Parser, Subcommand};
 use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
-use crate::client::{BackendCommand, CleanupCommand, DlqCommand, StatusCommand, Token, VerifyCommand, WorkersCommand};
+use crate::client::{
+    BackendCommand, CleanupCommand, DlqCommand, LifecycleCommand, StatusCommand, Token, VerifyCommand, WorkersCommand,
+};
 use crate::config::Faults;
 use crate::config::units;
 use crate::logging::Format;
@@ -41,6 +43,8 @@ pub enum Command {
     Cleanup(CleanupCommand),
     /// Show, retry or discard the dead letters of a running server
     Dlq(DlqCommand),
+    /// Show what the lifecycle rules of a running server would remove
+    Lifecycle(LifecycleCommand),
     /// Change a backend of a running server
     Backend(BackendCommand),
     /// Check the invariants of a running server; ends with 0 only when all of them hold

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Workers(command) => client::workers(&command),
         Command::Cleanup(command) => client::cleanup(&command),
         Command::Dlq(command) => client::dlq(&command),
+        Command::Lifecycle(command) => client::lifecycle(&command),
         Command::Backend(command) => client::backend(&command),
         Command::Verify(command) => client::verify(&command),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -1,6 +1,7 @@
 //! Serving: everything is opened, wired, run, and drained again.
 
 mod control;
+mod lifecycle;
 mod open;
 mod queues;
 mod reload;
@@ -23,7 +24,7 @@ use s3o_server::audit::Audit;
 use s3o_server::listener;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Keys, S3Options, SharedKeys};
-use s3o_workers::{Budget, DriftGauge, Identity};
+use s3o_workers::{Budget, DriftGauge, Identity, SharedRules};
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, watch};
@@ -71,6 +72,8 @@ struct Ground {
     budget: Arc<Budget>,
     intent_metrics: IntentMetrics,
     drift: DriftGauge,
+    /// The rules of the configuration; a reload replaces them.
+    lifecycle_rules: SharedRules,
 }
 
 impl Ground {
@@ -98,6 +101,7 @@ impl Ground {
             budget,
             intent_metrics,
             drift,
+            lifecycle_rules: SharedRules::new(config.lifecycle.rules.iter().cloned().collect()),
         })
     }
 
@@ -136,6 +140,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, shown));
     let controls = Arc::new(Controls {
         runner: Arc::clone(&runner),
+        lifecycle_rules: ground.lifecycle_rules.clone(),
         identity: Arc::clone(&identity),
         catalog: Arc::clone(&catalog),
         tally: Arc::clone(&tally),
@@ -152,6 +157,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         workers: controls.clone(),
         backends: controls.clone(),
         queues: controls.clone(),
+        lifecycle: controls.clone(),
         status: controls.clone(),
         verify: controls,
         log_level: Arc::new(levels),

@@ -9,6 +9,7 @@ mod dead_letters;
 mod error;
 mod event;
 mod identity;
+mod lifecycle;
 mod metrics;
 mod pending_reaper;
 mod quota_audit;
@@ -28,6 +29,9 @@ pub use dead_letters::{Bounds, DeadLetterOffice, Disposal, Disposed, Kept};
 pub use error::Error;
 pub use event::{BytesAt, Event};
 pub use identity::{Alarm, Identity, IdentityParts};
+pub use lifecycle::{
+    ConfiguredRules, Lifecycle, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview,
+};
 pub use pending_reaper::{PendingReaper, ReaperSettings};
 pub use quota_audit::{DriftGauge, QuotaAudit};
 pub use report::{Outcome, Report, RunReport};

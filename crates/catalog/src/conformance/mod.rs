@@ -14,6 +14,7 @@ pub mod dead_letters;
 pub mod expired;
 pub mod identities;
 pub mod intents;
+pub mod lifecycles;
 pub mod listing;
 pub mod objects;
 pub mod overview;
@@ -50,6 +51,12 @@ macro_rules! conformance {
                 if_match_writes_only_over_what_it_names, tags_are_those_of_a_version, a_thousand_rows_go_at_once,
                 a_batch_judges_each_key, a_count_that_drifted_kills_no_bytes, later_changes_flag_writes_under_way;
             expired: nobody_sees_it, no_condition_meets_it, every_write_clears_it;
+            lifecycles: rules_are_replaced_as_a_whole, rules_go_with_their_bucket, ruled_buckets_come_by_name,
+                what_is_due_is_what_the_model_says, due_objects_come_in_pages, a_prefix_is_its_bytes,
+                what_has_expired_is_not_due, what_is_due_goes_with_its_bytes, shared_bytes_stay,
+                a_thousand_due_objects_go_at_once, an_overwritten_object_stays, what_is_not_due_any_more_stays,
+                an_object_with_other_tags_stays, nothing_goes_by_rules_that_were_replaced, a_rule_meets_an_overwrite,
+                a_rule_meets_its_end, due_uploads_are_aborted, an_upload_that_is_not_due_goes_on;
             listing: keys_come_in_the_order_of_their_bytes, a_delimiter_groups, a_page_costs_the_same_at_any_size,
                 open_uploads_come_by_key;
             uploads: an_upload_reads_back, parts_come_by_number, a_part_sent_again_displaces_the_first,
@@ -135,11 +142,12 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 22] = [
+    const TOPICS: [(&str, &str); 23] = [
         ("books", include_str!("books.rs")),
         ("buckets", include_str!("buckets.rs")),
         ("objects", include_str!("objects.rs")),
         ("expired", include_str!("expired.rs")),
+        ("lifecycles", include_str!("lifecycles.rs")),
         ("listing", include_str!("listing.rs")),
         ("uploads", include_str!("uploads.rs")),
         ("intents", include_str!("intents.rs")),

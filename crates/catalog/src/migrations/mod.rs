@@ -7,6 +7,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0003_dead_letters.sql"),
     include_str!("sqlite/0004_drafts.sql"),
     include_str!("sqlite/0005_audits.sql"),
+    include_str!("sqlite/0006_lifecycle.sql"),
 ];
 
 /// What PostgreSQL runs, in order.
@@ -16,4 +17,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0003_dead_letters.sql"),
     include_str!("postgres/0004_drafts.sql"),
     include_str!("postgres/0005_audits.sql"),
+    include_str!("postgres/0006_lifecycle.sql"),
 ];

@@ -80,7 +80,7 @@ pub(super) async fn delete_one(
 
 /// Adds the statements that remove the rows which carry `token`; the answer at the returned place
 /// tells how many went.
-pub(super) fn remove_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) -> usize {
+pub(crate) fn remove_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) -> usize {
     let marker = params![token];
     unit.run(LOCK_INTENTS_OF_MARKED, marker.clone());
     MARKED.lock(unit, &marker);

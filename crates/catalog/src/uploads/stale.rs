@@ -8,7 +8,7 @@ use s3o_model::ids::UploadId;
 
 use super::rows;
 use crate::error::{Error, Verdict};
-use crate::unit::{Row, Unit};
+use crate::unit::{Answer, Row, Unit, Value};
 use crate::{Catalog, params};
 
 /// S3 shows moments in whole seconds, so what is stored may be this much older than what happened.
@@ -102,22 +102,30 @@ impl StaleUploads for Catalog {
 
     async fn abort_stale_upload(&self, id: UploadId, timeout: Duration) -> Result<Option<u64>, Error> {
         let mut unit = Unit::new("abort_stale_upload");
-        // Writers of parts hold the upload: once it is ours, what they did is seen below.
-        unit.one(
-            "SELECT id FROM multipart_uploads WHERE id = $1 AND state = 'open' /*lock*/",
-            params![id],
-            Verdict::NoSuchUpload,
-        );
-        unit.one(ABORT, params![cutoff(timeout), id], Verdict::NoSuchUpload);
-        unit.run(rows::NOTE_LEFTOVER, params![id]);
-        let held = unit.run(
-            "SELECT CAST(coalesce(sum(length), 0) AS BIGINT) FROM multipart_parts WHERE upload_id = $1",
-            params![id],
-        );
-        match self.write(unit).await {
-            Ok(answers) => answers[held].rows[0].size(0).map(Some),
-            Err(Error::Guard(Verdict::NoSuchUpload)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let held = close(&mut unit, id, ABORT, params![cutoff(timeout), id]);
+        held_bytes(self.write(unit).await, held)
+    }
+}
+
+/// Adds the statements that close an open upload by one of the caller's, which says when it may be. The answer
+/// at the returned place tells how many bytes its parts have.
+pub(crate) fn close(unit: &mut Unit, id: UploadId, sql: &'static str, values: Vec<Value>) -> usize {
+    // Writers of parts hold the upload: once it is ours, what they did is seen below.
+    unit.one(
+        "SELECT id FROM multipart_uploads WHERE id = $1 AND state = 'open' /*lock*/",
+        params![id],
+        Verdict::NoSuchUpload,
+    );
+    unit.one(sql, values, Verdict::NoSuchUpload);
+    unit.run(rows::NOTE_LEFTOVER, params![id]);
+    unit.run("SELECT CAST(coalesce(sum(length), 0) AS BIGINT) FROM multipart_parts WHERE upload_id = $1", params![id])
+}
+
+/// How many bytes the parts of an upload have that was closed; nothing, if it was not.
+pub(crate) fn held_bytes(closed: Result<Vec<Answer>, Error>, held: usize) -> Result<Option<u64>, Error> {
+    match closed {
+        Ok(answers) => answers[held].rows[0].size(0).map(Some),
+        Err(Error::Guard(Verdict::NoSuchUpload)) => Ok(None),
+        Err(error) => Err(error),
     }
 }

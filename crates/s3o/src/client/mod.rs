@@ -2,6 +2,7 @@
 
 mod backend;
 mod connection;
+mod lifecycle;
 mod queues;
 mod status;
 mod table;
@@ -201,6 +202,16 @@ pub enum BackendAction {
     },
 }
 
+/// The lifecycle rules.
+#[derive(Debug, Args)]
+pub struct LifecycleCommand {
+    #[command(flatten)]
+    client: Client,
+    /// Show what the rules in force would remove; `s3o workers run lifecycle` removes it
+    #[arg(long, required = true)]
+    dry_run: bool,
+}
+
 /// Whether the invariants hold.
 #[derive(Debug, Args)]
 pub struct VerifyCommand {
@@ -209,6 +220,12 @@ pub struct VerifyCommand {
     /// List every backend against the catalog, too
     #[arg(long)]
     deep: bool,
+}
+
+/// Shows what the lifecycle rules would remove.
+pub fn lifecycle(command: &LifecycleCommand) -> Result<(), Failure> {
+    let connection = Connection::open(&command.client)?;
+    lifecycle::preview(&connection, command.client.json)
 }
 
 /// Checks the invariants.

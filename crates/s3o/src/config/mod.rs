@@ -16,6 +16,7 @@ use std::time::Duration;
 use s3o_backend::s3::S3Options;
 use s3o_model::bucket::ConfiguredBuckets;
 use s3o_model::cleanup::Retries;
+use s3o_model::lifecycle::ConfiguredRule;
 use s3o_model::names::BackendName;
 use s3o_model::recovery::Recovery;
 use s3o_server::s3::AccessKey;
@@ -42,6 +43,8 @@ pub struct Config {
     pub intents: Intents,
     /// How bytes are deleted.
     pub cleanup: CleanupQueue,
+    /// How objects are removed by rules.
+    pub lifecycle: Lifecycle,
     /// How often the smaller workers look.
     pub upkeep: Upkeep,
     /// The file of the audit trail.
@@ -157,6 +160,15 @@ pub struct CleanupQueue {
     pub reader_grace: Duration,
     /// After how long without activity an upload is aborted.
     pub multipart_stale_timeout: Duration,
+}
+
+/// How objects are removed by rules.
+#[derive(Debug, Clone)]
+pub struct Lifecycle {
+    /// How often rules are applied.
+    pub interval: Duration,
+    /// The rules, besides those that buckets have of their own.
+    pub rules: Vec<ConfiguredRule>,
 }
 
 /// How often the smaller workers look.

@@ -10,6 +10,7 @@ use s3o_backend::s3::{PUT_BYTES_MAX, S3Options, Secret};
 use s3o_model::backoff::Backoff;
 use s3o_model::bucket::BucketSettings;
 use s3o_model::cleanup::Retries;
+use s3o_model::lifecycle::{ConfiguredRule, InvalidRule};
 use s3o_model::names::{BackendName, BucketName};
 use s3o_model::recovery::Recovery;
 use s3o_server::s3::{Access, AccessKey};
@@ -17,7 +18,9 @@ use serde_json::Value;
 
 use super::faults::Faults;
 use super::read::Section;
-use super::{Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Intents, Server, Upkeep, units};
+use super::{
+    Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Intents, Lifecycle, Server, Upkeep, units,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -30,10 +33,9 @@ const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 12] = [
+const NOT_BUILT: [&str; 11] = [
     "redis",
     "expiry",
-    "lifecycle",
     "replication",
     "rebalance",
     "reconcile",
@@ -57,6 +59,7 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
         backends: root.list("backends").into_iter().filter_map(backend).collect(),
         intents: intents(root.section("write_path")),
         cleanup: cleanup(root.section("cleanup_queue")),
+        lifecycle: lifecycle(root.section("lifecycle")),
         upkeep: Upkeep {
             stale_multipart: interval(root.section("stale_multipart"), HOUR),
             quota_audit: interval(root.section("quota_audit"), HOUR),
@@ -271,6 +274,25 @@ fn cleanup(section: Section<'_>) -> CleanupQueue {
     }
     section.finish();
     cleanup
+}
+
+fn lifecycle(section: Section<'_>) -> Lifecycle {
+    let rules = section.list("rules").into_iter().enumerate();
+    let lifecycle = Lifecycle {
+        interval: section.duration("interval", HOUR),
+        rules: rules.filter_map(|(position, rule)| lifecycle_rule(position, rule)).collect(),
+    };
+    section.finish();
+    lifecycle
+}
+
+fn lifecycle_rule(position: usize, section: Section<'_>) -> Option<ConfiguredRule> {
+    let told = |error: InvalidRule| error.to_string();
+    let bucket = section.required("bucket", |text| text.parse::<BucketName>().map_err(|error| error.to_string()));
+    let prefix = section.required("prefix", |text| ConfiguredRule::prefix(text).map_err(told));
+    let days = section.required("expiration_days", |text| ConfiguredRule::days(text).map_err(told));
+    section.finish();
+    Some(ConfiguredRule::new(position, bucket?, prefix?, days?))
 }
 
 /// A worker that has nothing to set but how often it looks.

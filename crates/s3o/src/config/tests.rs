@@ -35,6 +35,7 @@ fn defaults_are_those_of_the_reference() {
     assert_eq!(config.cleanup.multipart_stale_timeout, Duration::from_hours(24));
     assert_eq!(config.upkeep.stale_multipart, Duration::from_hours(1));
     assert_eq!(config.upkeep.quota_audit, Duration::from_hours(1));
+    assert_eq!((config.lifecycle.interval, config.lifecycle.rules), (Duration::from_hours(1), vec![]));
     assert_eq!(config.upkeep.watchdog, Duration::from_mins(1));
     assert_eq!(config.server.object_bytes_max, 5 << 40);
     assert_eq!(config.audit, Path::new("./s3o-data/audit.jsonl"));
@@ -49,7 +50,8 @@ fn every_fault_is_told_with_its_path() {
          cleanup_queue: {interval: soon}\n\
          watchdog: {interval: 1m, stuck_after: 2h}\n\
          expiry: {stuck_after: 2h}\n\
-         lifecycle: {interval: 1h}\n",
+         lifecycle: {rules: [{prefix: a, expiration_days: 1}, {bucket: photos, prefix: '', expiration_days: 0}, \
+         {bucket: Photos, prefix: a, expiration_days: 1, days: 1}]}\n",
     )
     .expect_err("faulty");
     for path in [
@@ -64,7 +66,11 @@ fn every_fault_is_told_with_its_path() {
         "cleanup_queue.interval: ",
         "watchdog.stuck_after: is not a known setting",
         "expiry: is a setting of a part that is not built yet",
-        "lifecycle: is a setting of a part that is not built yet",
+        "lifecycle.rules[0].bucket: is required",
+        "lifecycle.rules[1].prefix: must be 1 to 1024 bytes",
+        "lifecycle.rules[1].expiration_days: must be a whole number of days from 1",
+        "lifecycle.rules[2].bucket: ",
+        "lifecycle.rules[2].days: is not a known setting",
     ] {
         assert!(faults.contains(path), "{path} not in:\n{faults}");
     }
@@ -78,6 +84,16 @@ fn the_last_attempt_can_be_set() {
         let faults = parse(&format!("cleanup_queue: {{max_attempts: {wrong}}}\n{DISK}")).expect_err("not a number");
         assert!(faults.contains("cleanup_queue.max_attempts"), "{faults}");
     }
+}
+
+#[test]
+fn lifecycle_rules_are_read_in_their_order() {
+    let rules = "[{bucket: photos, prefix: tmp/, expiration_days: 7}, {bucket: logs, prefix: a, expiration_days: 1}]";
+    let config = parse(&format!("lifecycle: {{interval: 5m, rules: {rules}}}\n{DISK}")).expect("valid");
+    assert_eq!(config.lifecycle.interval, Duration::from_mins(5));
+    let read = |number: usize| (config.lifecycle.rules[number].bucket().as_str(), &config.lifecycle.rules[number]);
+    assert_eq!((read(0).0, read(0).1.rule().filter.prefix()), ("photos", "tmp/"));
+    assert_eq!((read(1).0, read(1).1.rule().id.as_str()), ("logs", "lifecycle.rules[1]"));
 }
 
 #[test]

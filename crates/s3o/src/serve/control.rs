@@ -12,7 +12,7 @@ use s3o_server::admin::{
     AcceptError, BackendControl, BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Readiness, Status,
     StatusSource, VerifyControl, WorkerControl, WorkerError,
 };
-use s3o_workers::{DeadLetterOffice, Error, Identity, Runner, Verifier, VerifierParts};
+use s3o_workers::{DeadLetterOffice, Error, Identity, Runner, SharedRules, Verifier, VerifierParts};
 use serde_json::Value;
 
 use crate::tally::{Counts, Tally};
@@ -21,6 +21,8 @@ use crate::tally::{Counts, Tally};
 pub struct Controls {
     /// The workers.
     pub runner: Arc<Runner>,
+    /// The lifecycle rules of the configuration.
+    pub lifecycle_rules: SharedRules,
     /// The identities of the backends.
     pub identity: Arc<Identity>,
     /// What is known.
@@ -142,6 +144,16 @@ impl WorkerControl for Controls {
     async fn run(&self, name: &str) -> Option<Value> {
         let report = self.runner.run_now(name).await?;
         Some(serde_json::to_value(report).expect("a report always serialises"))
+    }
+
+    async fn rehearse(&self, name: &str) -> Result<Option<Value>, WorkerError> {
+        match name {
+            "lifecycle" => self.rehearse_lifecycle().await.map(Some).map_err(WorkerError::Away),
+            _ if self.views().await.is_ok_and(|views| views.iter().all(|view| view["name"] != name)) => {
+                Err(WorkerError::NotFound)
+            }
+            _ => Ok(None),
+        }
     }
 
     async fn set_paused(&self, name: &str, paused: bool) -> Result<(), WorkerError> {

@@ -58,6 +58,7 @@ impl Reload {
         self.keys.replace(config.access_keys.iter().cloned().collect::<Keys>());
         self.token.replace(config.admin.token.as_deref().unwrap_or_default());
         self.engine.resettle(open::engine_settings(&config), config.buckets.clone());
+        self.ground.lifecycle_rules.replace(config.lifecycle.rules.iter().cloned().collect()).await;
         self.tally.resettle(config.cleanup.multipart_stale_timeout);
         self.runner.replace(workers::all(&workers::Parts {
             config: &config,

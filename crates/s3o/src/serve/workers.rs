@@ -6,8 +6,8 @@ use std::time::Duration;
 use s3o_backend::Fleet;
 use s3o_catalog::Catalog;
 use s3o_workers::{
-    Cleanup, CleanupSettings, Identity, Kind, PendingReaper, QuotaAudit, ReaperSettings, Schedule, Scheduled,
-    StaleMultipart, Watchdog, WatchdogSettings, Worker,
+    Cleanup, CleanupSettings, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
+    Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
 
@@ -40,6 +40,7 @@ pub fn all(parts: &Parts<'_>) -> Vec<Scheduled> {
         cleanup(parts),
         pending_reaper(parts),
         stale_multipart(parts),
+        lifecycle(parts),
         identity(parts),
         quota_audit(parts),
         watchdog(parts),
@@ -110,6 +111,13 @@ fn stale_multipart(parts: &Parts<'_>) -> Scheduled {
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
     };
     scheduled(worker, config.upkeep.stale_multipart, Kind::Locked)
+}
+
+fn lifecycle(parts: &Parts<'_>) -> Scheduled {
+    let Parts { config, catalog, ground, .. } = *parts;
+    let (rules, bell) = (ground.lifecycle_rules.clone(), Arc::clone(&ground.cleanup_bell));
+    let worker = Lifecycle::new(Arc::clone(catalog) as _, rules, ground.ids.clone(), bell);
+    scheduled(worker, config.lifecycle.interval, Kind::Locked)
 }
 
 fn quota_audit(parts: &Parts<'_>) -> Scheduled {

@@ -42,6 +42,9 @@ pub trait WorkerControl: Send + Sync {
     /// Runs a worker until its backlog is done or its budget spent; `None` where none has that name.
     async fn run(&self, name: &str) -> Option<Value>;
 
+    /// What a run would do, told as the report of one; `None` where the worker cannot tell beforehand.
+    async fn rehearse(&self, name: &str) -> Result<Option<Value>, WorkerError>;
+
     /// Keeps a worker from running on its own, or lets it again.
     async fn set_paused(&self, name: &str, paused: bool) -> Result<(), WorkerError>;
 }
@@ -90,6 +93,13 @@ pub trait QueueControl: Send + Sync {
         which: &Selection,
         bounds: Bounds,
     ) -> Result<(Disposed, Option<Bounds>), String>;
+}
+
+/// Shows what lifecycle rules would do.
+#[async_trait]
+pub trait LifecycleControl: Send + Sync {
+    /// What every rule in force would remove now, or why that cannot be told.
+    async fn preview(&self) -> Result<Value, String>;
 }
 
 /// Verifies the invariants on request.

@@ -8,6 +8,7 @@ mod backends;
 mod control;
 mod error;
 mod health;
+mod lifecycle;
 mod lists;
 mod log_level;
 mod metrics;
@@ -28,8 +29,8 @@ use crate::audit::Audit;
 
 pub use auth::AdminToken;
 pub use control::{
-    AcceptError, BackendControl, InvalidLevel, LogLevel, QueueControl, Readiness, StatusSource, VerifyControl,
-    WorkerControl, WorkerError,
+    AcceptError, BackendControl, InvalidLevel, LifecycleControl, LogLevel, QueueControl, Readiness, StatusSource,
+    VerifyControl, WorkerControl, WorkerError,
 };
 pub use metrics::{MetricsPage, Refresh};
 pub use status::{BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Status};
@@ -49,6 +50,8 @@ pub struct AdminParts {
     pub backends: Arc<dyn BackendControl>,
     /// The cleanup queue and the dead letters.
     pub queues: Arc<dyn QueueControl>,
+    /// The lifecycle rules.
+    pub lifecycle: Arc<dyn LifecycleControl>,
     /// How the whole is.
     pub status: Arc<dyn StatusSource>,
     /// Whether the invariants hold.
@@ -75,6 +78,7 @@ pub fn router(parts: AdminParts) -> Router {
         .route("/dlq/discard", post(queues::discard_all))
         .route("/dlq/{id}/retry", post(queues::retry))
         .route("/dlq/{id}/discard", post(queues::discard))
+        .route("/lifecycle/preview", get(lifecycle::preview))
         .route("/verify", get(verify::progress).post(verify::run))
         .route("/audit", get(trail::show))
         .route("/log-level", get(log_level::show).put(log_level::change))

@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::{
-    AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, InvalidLevel, LogLevel, MetricsPage,
-    QueueControl, Readiness, Refresh, Status, StatusSource, VerifyControl, WorkerControl, WorkerError, router,
+    AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, InvalidLevel, LifecycleControl, LogLevel,
+    MetricsPage, QueueControl, Readiness, Refresh, Status, StatusSource, VerifyControl, WorkerControl, WorkerError,
+    router,
 };
 use crate::audit::{Audit, Filter};
 
@@ -102,6 +103,14 @@ impl WorkerControl for House {
     async fn run(&self, name: &str) -> Option<Value> {
         (name == "cleanup").then(|| json!({"worker": name, "outcome": "ok"}))
     }
+
+    async fn rehearse(&self, name: &str) -> Result<Option<Value>, WorkerError> {
+        match name {
+            "lifecycle" => Ok(Some(json!({"worker": name, "dry_run": true}))),
+            "cleanup" => Ok(None),
+            _ => Err(WorkerError::NotFound),
+        }
+    }
 }
 
 #[async_trait]
@@ -112,6 +121,13 @@ impl BackendControl for House {
             "busy" => Err(AcceptError::Refused("not frozen".into())),
             _ => Err(AcceptError::NotFound),
         }
+    }
+}
+
+#[async_trait]
+impl LifecycleControl for House {
+    async fn preview(&self) -> Result<Value, String> {
+        if self.ready.load(Ordering::SeqCst) { Ok(json!({"total": {"count": 7}})) } else { Err("no catalog".into()) }
     }
 }
 
@@ -136,6 +152,7 @@ fn parts(house: &Arc<House>) -> AdminParts {
         workers: house.clone(),
         backends: house.clone(),
         queues: house.clone(),
+        lifecycle: house.clone(),
         status: house.clone(),
         verify: house.clone(),
         log_level: house.clone(),
@@ -290,4 +307,24 @@ async fn changes_are_audited_and_questions_are_not() {
     assert_eq!(lines[1]["request_id"], lines[2]["request_id"]);
     let found = parsed(ask(&house, "GET", "/admin/api/audit?event=admin.*&limit=2", BEARER).await);
     assert_eq!(found["items"], json!([lines[2], lines[3]]));
+}
+
+#[tokio::test]
+async fn what_rules_would_remove_is_shown() {
+    let house = Arc::new(House::default());
+    let (status, body) = ask(&house, "GET", "/admin/api/lifecycle/preview", BEARER).await;
+    assert_eq!((status, code(&body).as_str()), (StatusCode::SERVICE_UNAVAILABLE, "away"));
+    house.ready.store(true, Ordering::SeqCst);
+    let (status, body) = ask(&house, "GET", "/admin/api/lifecycle/preview", BEARER).await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, r#"{"total":{"count":7}}"#));
+    assert_eq!(ask(&house, "GET", "/admin/api/lifecycle/preview", None).await.0, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_dry_run_is_for_workers_that_can_tell() {
+    let house = Arc::new(House::default());
+    for (worker, expected) in [("lifecycle", 200), ("cleanup", 400), ("nobody", 404)] {
+        let path = format!("/admin/api/workers/{worker}/run?dry_run=true");
+        assert_eq!(ask(&house, "POST", &path, BEARER).await.0.as_u16(), expected, "{worker}");
+    }
 }

@@ -37,11 +37,18 @@ pub async fn run(
 ) -> Result<Json<Value>, AdminError> {
     let Query(manner) = manner?;
     if manner.dry_run {
-        let message = format!("{name} cannot tell beforehand what it would do; nothing was run");
-        return Err(AdminError::new(StatusCode::BAD_REQUEST, "no_dry_run", message));
+        return rehearse(&parts, &name).await;
     }
     let report = parts.workers.run(&name).await;
     report.map(Json).ok_or_else(|| refuse(&WorkerError::NotFound, &name))
+}
+
+async fn rehearse(parts: &AdminParts, name: &str) -> Result<Json<Value>, AdminError> {
+    let told = parts.workers.rehearse(name).await.map_err(|error| refuse(&error, name))?;
+    told.map(Json).ok_or_else(|| {
+        let message = format!("{name} cannot tell beforehand what it would do; nothing was run");
+        AdminError::new(StatusCode::BAD_REQUEST, "no_dry_run", message)
+    })
 }
 
 /// Keeps a worker from running on its own.

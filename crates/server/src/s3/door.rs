@@ -9,8 +9,8 @@ use s3s::{S3, S3Request, S3Response, S3Result};
 
 use super::access::SharedKeys;
 use super::{
-    acl, bucket_tagging, buckets, copy_object, delete_object, delete_objects, get_object, list_objects, multipart,
-    object_attributes, object_tagging, put_object,
+    acl, bucket_tagging, buckets, copy_object, delete_object, delete_objects, get_object, lifecycle, list_objects,
+    multipart, object_attributes, object_tagging, put_object,
 };
 
 /// Answers S3 operations from the engine.
@@ -94,6 +94,27 @@ impl S3 for Door {
         request: S3Request<dto::DeleteBucketTaggingInput>,
     ) -> Answer<dto::DeleteBucketTaggingOutput> {
         bucket_tagging::delete(self, request).await
+    }
+
+    async fn get_bucket_lifecycle_configuration(
+        &self,
+        request: S3Request<dto::GetBucketLifecycleConfigurationInput>,
+    ) -> Answer<dto::GetBucketLifecycleConfigurationOutput> {
+        lifecycle::get(self, request).await
+    }
+
+    async fn put_bucket_lifecycle_configuration(
+        &self,
+        request: S3Request<dto::PutBucketLifecycleConfigurationInput>,
+    ) -> Answer<dto::PutBucketLifecycleConfigurationOutput> {
+        lifecycle::put(self, request).await
+    }
+
+    async fn delete_bucket_lifecycle(
+        &self,
+        request: S3Request<dto::DeleteBucketLifecycleInput>,
+    ) -> Answer<dto::DeleteBucketLifecycleOutput> {
+        lifecycle::delete(self, request).await
     }
 
     async fn put_object(&self, request: S3Request<dto::PutObjectInput>) -> Answer<dto::PutObjectOutput> {

@@ -135,7 +135,15 @@ mod tests {
         for operation in ["PutObject", "DeleteObjects", "UploadPartCopy", "PutObjectTagging", "PutObjectAcl"] {
             assert_eq!(needed(operation), Access::ReadWrite, "{operation}");
         }
-        for operation in ["CreateBucket", "DeleteBucket", "PutBucketTagging", "PutBucketAcl", "SomethingNew"] {
+        for operation in [
+            "CreateBucket",
+            "DeleteBucket",
+            "PutBucketTagging",
+            "PutBucketAcl",
+            "PutBucketLifecycleConfiguration",
+            "DeleteBucketLifecycle",
+            "SomethingNew",
+        ] {
             assert_eq!(needed(operation), Access::Admin, "{operation}");
         }
     }

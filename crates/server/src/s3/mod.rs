@@ -23,6 +23,7 @@ mod get_object;
 mod grants;
 mod host;
 mod leniency;
+mod lifecycle;
 mod list_objects;
 mod multipart;
 mod names;

@@ -99,6 +99,7 @@ const CODES: &[(&str, u16, &str)] = &[
     ("MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
     ("MissingRequestBodyError", 400, "Request body is empty."),
     ("NoSuchBucket", 404, "The specified bucket does not exist"),
+    ("NoSuchLifecycleConfiguration", 404, "The lifecycle configuration does not exist"),
     ("NoSuchKey", 404, "The specified key does not exist."),
     ("NoSuchTagSet", 404, "The TagSet does not exist"),
     (

@@ -8,6 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use s3o_model::cleanup::{BackendUpload, Outcome, Selection};
 use s3o_model::conditions::WriteCondition;
+use s3o_model::ids::BucketId;
+use s3o_model::lifecycle::Expiration;
 use s3o_model::listing::ListQuery;
 use s3o_model::object::Tags;
 
@@ -15,8 +17,8 @@ use super::{Mode, Sqlite, clock, options};
 use crate::conformance::scene::{Scene, bucket_name, key};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Buckets, Cleanups, DeadLetters, Discard, Driver, Effort, Error, Intents, Late, Objects, Overview, PartSource,
-    StaleUploads, StuckObjects, Uploads, Verification, checks,
+    Authority, Buckets, Cleanups, DeadLetters, Discard, Driver, DueBatch, DueRange, Effort, Error, Intents, Late,
+    Lifecycles, Objects, Overview, PartSource, StaleUploads, StuckObjects, Uploads, Verification, checks,
 };
 
 /// Remembers every statement that passes.
@@ -87,6 +89,7 @@ async fn everyday_life(scene: &Scene) {
     scene.catalog.free_stale_claims(Duration::from_mins(1), scene.token()).await.expect("freed");
     scene.catalog.bucket(&bucket_name("life")).await.expect("a look");
     upkeep(scene).await;
+    lifecycle_life(scene, bucket).await;
     scene.clean_up().await;
     scene.catalog.delete_bucket(bucket).await.expect_err("not empty");
 }
@@ -105,6 +108,26 @@ async fn upkeep(scene: &Scene) {
     scene.put(bucket, "stuck", 1).await;
     scene.change(DELETE, crate::params![bucket]).await;
     assert!(!scene.catalog.reset_stuck(Duration::ZERO, 9).await.expect("a look").is_empty());
+}
+
+async fn lifecycle_life(scene: &Scene, bucket: BucketId) {
+    scene.catalog.set_lifecycle(bucket, Some(&[])).await.expect("set");
+    let ruled = scene.catalog.ruled_bucket("", &["life"]).await.expect("a look").expect("ruled");
+    scene.catalog.lifecycle(bucket).await.expect("a look");
+    scene.put(bucket, "due", 1).await;
+    let upload = scene.upload(bucket, "due").await;
+    let threshold = Expiration::Date(scene.now()).threshold();
+    for before in [None, Some("dux".to_owned())] {
+        let range = DueRange { bucket, from: "due".to_owned(), before, threshold };
+        let objects = &scene.catalog.due_objects(&range, 9).await.expect("a page").objects;
+        for by_tags in [true, false] {
+            let authority = Authority::Bucket(ruled.revision);
+            let batch = DueBatch { bucket, authority, threshold, objects, by_tags };
+            scene.catalog.delete_due(&batch, scene.token()).await.expect("deleted");
+        }
+        scene.catalog.due_uploads(&range, None, 9).await.expect("a look");
+    }
+    scene.catalog.abort_due(upload, ruled.revision, threshold).await.expect("a try").expect("aborted");
 }
 
 async fn dead_letters_life(scene: &Scene) {

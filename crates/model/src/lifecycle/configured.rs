@@ -1,0 +1,64 @@
+//! Rules of the configuration: fewer words than those of the S3 API, and no way to mean a whole bucket by leaving one out.
+
+use super::{Expiration, Filter, Form, Rule, Status};
+use crate::names::{BucketName, KEY_BYTES_MAX};
+
+/// Nobody means more: a hundred years.
+const DAYS_MAX: u32 = 36_500;
+
+/// Why a configured rule is none. Each names the field that is to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRule {
+    /// The prefix would mean the whole bucket, or no key at all.
+    #[error("must be 1 to {KEY_BYTES_MAX} bytes without a NUL: a rule without a prefix would empty its bucket")]
+    Prefix,
+    /// The age is none.
+    #[error("must be a whole number of days from 1 to {DAYS_MAX}")]
+    Days,
+}
+
+/// A rule of the configuration: objects of a bucket below a prefix go when they are older than so many days.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfiguredRule {
+    bucket: BucketName,
+    rule: Rule,
+}
+
+impl ConfiguredRule {
+    /// Checks a prefix.
+    pub fn prefix(text: &str) -> Result<String, InvalidRule> {
+        let fits = (1..=KEY_BYTES_MAX).contains(&text.len()) && !text.contains('\0');
+        if fits { Ok(text.to_owned()) } else { Err(InvalidRule::Prefix) }
+    }
+
+    /// Checks an age.
+    pub fn days(text: &str) -> Result<u32, InvalidRule> {
+        text.parse().ok().filter(|days| (1..=DAYS_MAX).contains(days)).ok_or(InvalidRule::Days)
+    }
+
+    /// A rule of a checked prefix and age; `position` is its place in the list, from 0.
+    #[must_use]
+    pub fn new(position: usize, bucket: BucketName, prefix: String, days: u32) -> Self {
+        let rule = Rule {
+            id: format!("lifecycle.rules[{position}]"),
+            status: Status::Enabled,
+            filter: Filter { prefix: Some(prefix), ..Filter::default() },
+            form: Form::Plain,
+            expiration: Some(Expiration::OlderThanDays(days)),
+            abort_after_days: None,
+        };
+        Self { bucket, rule }
+    }
+
+    /// The bucket it is for.
+    #[must_use]
+    pub fn bucket(&self) -> &BucketName {
+        &self.bucket
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+}
