@@ -25,6 +25,7 @@ CONTRACT = {
     "s3o_stale_settlements": ("counter", {"worker"}),
     "s3o_oldest_due_seconds": ("gauge", {"queue"}),
     "s3o_objects": ("gauge", {"bucket"}),
+    "s3o_dedup_saved_bytes": ("gauge", {"bucket"}),
     "s3o_multipart_uploads_open": ("gauge", set()),
     "s3o_quota_bytes_used": ("gauge", {"backend"}),
     "s3o_quota_bytes_limit": ("gauge", {"backend"}),

@@ -67,7 +67,7 @@ async fn last_life(ground: &Ground, expected: &Expected) {
 }
 
 fn struck_once(scenario: &Scenario, points: &Points, strike: (usize, Blow)) -> Run {
-    let (ground, told) = (Ground::new(scenario.put_bytes_max), Told::default());
+    let (ground, told) = (Ground::new(scenario.put_bytes_max).with_dedup(scenario.dedup), Told::default());
     live(first_life(scenario, &ground, points.clone(), strike, &told));
     live(last_life(&ground, &expected(scenario, &told)));
     Run::of(points.has_struck())
@@ -85,7 +85,7 @@ pub fn effect(scenario: &Scenario, point: usize, blow: Blow) -> Run {
 
 /// A death, and another one while the next process recovers.
 pub fn pair(scenario: &Scenario, first: usize, second: usize) -> (Run, Run) {
-    let (ground, told) = (Ground::new(scenario.put_bytes_max), Told::default());
+    let (ground, told) = (Ground::new(scenario.put_bytes_max).with_dedup(scenario.dedup), Told::default());
     let points = Points::of_effects();
     live(first_life(scenario, &ground, points.clone(), (first, Blow::DieAfter), &told));
     if !points.has_struck() {
@@ -110,7 +110,7 @@ pub fn pair(scenario: &Scenario, first: usize, second: usize) -> (Run, Run) {
 
 /// The client hangs up: the future is dropped, and the process goes on.
 pub fn given_up(scenario: &Scenario, point: usize) -> Run {
-    let (ground, told) = (Ground::new(scenario.put_bytes_max), Told::default());
+    let (ground, told) = (Ground::new(scenario.put_bytes_max).with_dedup(scenario.dedup), Told::default());
     let points = Points::default();
     live(async {
         let house = prepared(scenario, &ground, points.clone()).await;

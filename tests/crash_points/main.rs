@@ -6,7 +6,7 @@
 mod lives;
 
 use s3o_tests::points::Blow;
-use s3o_tests::scenarios::{ALL, Scenario};
+use s3o_tests::scenarios::{Scenario, all};
 
 use crate::lives::{Run, effect, given_up, pair, single};
 
@@ -19,7 +19,7 @@ fn each_point(mut strike: impl FnMut(usize) -> Run) -> usize {
 }
 
 fn light() -> impl Iterator<Item = &'static Scenario> {
-    ALL.iter().filter(|scenario| !scenario.heavy)
+    all().filter(|scenario| !scenario.heavy)
 }
 
 /// Every point of the operation and of the ticks behind it, struck in one way.
@@ -54,7 +54,7 @@ fn the_answer_to_any_call_may_be_lost() {
 #[test]
 fn any_effect_may_be_the_last_while_megabytes_move() {
     let mut points = 0;
-    for scenario in ALL.iter().filter(|scenario| scenario.heavy) {
+    for scenario in all().filter(|scenario| scenario.heavy) {
         for blow in [Blow::DieAfter, Blow::LoseAnswer] {
             let found = each_point(|point| effect(scenario, point, blow));
             println!("{blow:?} in {}: {found} points", scenario.name);
@@ -67,7 +67,7 @@ fn any_effect_may_be_the_last_while_megabytes_move() {
 #[test]
 fn a_client_may_hang_up_at_any_step() {
     let mut points = 0;
-    for scenario in &ALL {
+    for scenario in all() {
         let found = each_point(|point| given_up(scenario, point));
         println!("{}: given up at each of {found} steps", scenario.name);
         assert!(found > 2, "{} had no steps to be given up at", scenario.name);

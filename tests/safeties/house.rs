@@ -125,6 +125,7 @@ impl Shared {
             objects: self.catalog.clone(),
             fleet: self.fleet.clone(),
             identity: self.identity.clone(),
+            configured: s3o_model::bucket::ConfiguredBuckets::default(),
             ids: self.ids.clone(),
             metrics: IntentMetrics::default(),
             settings: ReaperSettings {

@@ -1,5 +1,5 @@
-//! Every body that was ever sent: distinct per write, so that a swap is seen, and known by its
-//! `ETag`, since that is all that most answers tell.
+//! Every body that was ever sent: distinct per write, so that a swap is seen, unless the bucket keeps equal
+//! content once, and known by its `ETag`, since that is all that most answers tell.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,11 @@ use crate::model::Body;
 /// The MD5 of some bytes.
 pub fn md5(bytes: &[u8]) -> etag::Md5 {
     etag::Md5(Md5::digest(bytes).into())
+}
+
+/// The SHA-256 of some bytes.
+pub fn sha256(bytes: &[u8]) -> etag::Sha256 {
+    etag::Sha256(sha2::Sha256::digest(bytes).into())
 }
 
 /// The `ETag` of an object made of these parts.

@@ -29,6 +29,8 @@ pub struct Town {
     pub budget: Mutex<u64>,
     /// Whether there are five mebibytes to copy parts from.
     pub has_big: bool,
+    /// Whether the bucket keeps equal content once.
+    pub dedup: bool,
 }
 
 impl Town {
@@ -154,9 +156,17 @@ impl Client {
         }
     }
 
-    /// A body that nobody else sends, in a few chunks with pauses; it breaks off when the client
-    /// hangs up.
-    pub fn fresh_bytes(&self, what: &str) -> Bytes {
+    /// A body that nobody else sends; where equal content is kept once, often one that everybody sends.
+    pub fn bytes(&self, what: &str) -> Bytes {
+        const COMMON: [usize; 4] = [0, 7, 40, 1800];
+        if self.town.dedup && !self.one_of(3) {
+            let (which, size) = self.draw(|rng| (rng.u8(b'a'..=b'b'), COMMON[rng.usize(..COMMON.len())]));
+            return Bytes::from(vec![which; size]);
+        }
+        self.fresh_bytes(what)
+    }
+
+    fn fresh_bytes(&self, what: &str) -> Bytes {
         let size = self.draw(|rng| match rng.u8(..10) {
             0 => 0,
             1..6 => rng.usize(1..60),
@@ -169,6 +179,7 @@ impl Client {
         Bytes::from(line.bytes().cycle().take(size).collect::<Vec<u8>>())
     }
 
+    /// A body in a few chunks with pauses; it breaks off when the client hangs up.
     pub fn stream(&self, bytes: &Bytes, token: &Arc<()>) -> ByteStream {
         let (pieces, pause) = self.draw(|rng| (rng.usize(1..4), rng.u64(..6)));
         let size = bytes.len().div_ceil(pieces).max(1);

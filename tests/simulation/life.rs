@@ -6,6 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::StreamExt as _;
 use s3o_backend::SharedBackend;
+use s3o_catalog::unit::Statement;
 use s3o_catalog::{Driver, Mode};
 use s3o_engine::multipart::{UploadRef, UploadsQuery};
 use s3o_engine::{Declared, Error, PutObject, Wanted};
@@ -90,18 +91,22 @@ impl Simulation {
             // Five mebibytes go in one, or every thousand of them would be a call.
             Site::new("far", if has_big { u64::MAX } else { PUT_BYTES_MAX }, far_bytes, &clock),
         ];
+        let dedup = rng.bool();
         let town = Town {
             ledger: Mutex::new(Ledger::default()),
             journal: journal.clone(),
             budget: Mutex::new(rng.u64(200..=240)),
             has_big,
+            dedup,
         };
         let memory = |number| Memory { number, rng: rng.fork(), uploads: Vec::new() };
         let clients = (0..CLIENTS).map(memory).map(|memory| Arc::new(Mutex::new(memory))).collect();
         let storm = Arc::new(Storm::new(rng.fork(), journal.clone()));
         let entropy = Arc::new(SeededEntropy::new(rng.u64(..)));
+        let world = World::new(clock, entropy, sites);
+        world.keep_once(bucket(), dedup);
         Self {
-            world: World::new(clock, entropy, sites),
+            world,
             sky: sky.clone(),
             storm,
             crimes: Arc::default(),
@@ -258,8 +263,18 @@ impl Simulation {
         let broken = broken_at_rest(&life.truth, &self.world).await;
         assert!(broken.is_empty(), "{broken:#?}");
         self.check_crimes();
+        self.count_shared(life).await;
         for key in SMALL.into_iter().chain(HUGE) {
             self.check_key(life, key).await;
+        }
+    }
+
+    /// Counts content that is kept once for several.
+    async fn count_shared(&self, life: &Life) {
+        const SHARED: &str = "SELECT id FROM contents WHERE dedup_bucket IS NOT NULL AND ref_count > 1";
+        let query = Statement { sql: SHARED, params: vec![], guard: None };
+        for _ in life.truth.read(query).await.expect("a query") {
+            self.journal.count("content kept once");
         }
     }
 

@@ -8,13 +8,13 @@ use s3o_engine::{
     Copied, CopyObject, CopySource, Declared, DeleteObject, DeleteTarget, Error, GetObject, PutObject, Wanted,
 };
 use s3o_model::conditions::{ReadConditions, WriteCondition};
-use s3o_model::etag::{ETag, Md5};
+use s3o_model::etag::ETag;
 use s3o_model::intent::DeclaredDigests;
 use s3o_model::listing::{Entry, ListQuery};
 use s3o_model::object::Attributes;
 use s3o_model::range::RangeSpec;
 
-use crate::bodies::{Bodies, md5};
+use crate::bodies::{Bodies, md5, sha256};
 use crate::client::{Answer, Client, Seen, SentWrite, bucket, object_key};
 use crate::ledger::{BIG, HUGE, SMALL};
 use crate::model::{Condition, Value};
@@ -32,7 +32,7 @@ impl Client {
         &self,
         key: &str,
         bytes: &Bytes,
-        digest: Option<Md5>,
+        digests: DeclaredDigests,
         condition: &Condition,
     ) -> (PutObject, Arc<()>) {
         let token = Arc::new(());
@@ -41,10 +41,7 @@ impl Client {
             key: object_key(key),
             size_bytes: bytes.len() as u64,
             body: self.stream(bytes, &token),
-            declared: Declared {
-                digests: DeclaredDigests { md5: digest, ..DeclaredDigests::default() },
-                ..Declared::default()
-            },
+            declared: Declared { digests, ..Declared::default() },
             attributes: Attributes::default(),
             condition: self.write_condition(condition),
         };
@@ -52,13 +49,18 @@ impl Client {
     }
 
     pub async fn put(&self) {
-        let (key, bytes) = (self.any_key(), self.fresh_bytes("put"));
-        let digest = (!self.one_of(4)).then(|| md5(&bytes));
+        let (key, bytes) = (self.any_key(), self.bytes("put"));
+        let digests = DeclaredDigests {
+            md5: (!self.one_of(4)).then(|| md5(&bytes)),
+            sha256: self.one_of(2).then(|| sha256(&bytes)),
+            checksum: None,
+        };
+        let is_declared = !digests.is_empty();
         let condition = self.condition(key);
         let body = self.learn(bytes.clone());
         self.tell(format_args!("put {key} body {body} of {} bytes, {condition:?}", bytes.len()));
-        let (put, token) = self.put_request(key, &bytes, digest, &condition);
-        let sent = self.sends(key, Some(body), condition, digest.is_some());
+        let (put, token) = self.put_request(key, &bytes, digests, &condition);
+        let sent = self.sends(key, Some(body), condition, is_declared);
         let answer = self.send(self.engine.put_object(put)).await;
         drop(token);
         self.tell(format_args!("put {key} body {body}: {:?}", answer.as_ref().map(|a| a.as_ref().map(|s| &s.etag))));
@@ -67,8 +69,12 @@ impl Client {
 
     /// Bytes that are not what was declared must never become an object.
     pub async fn put_with_a_wrong_digest(&self) {
-        let (key, bytes) = (self.any_key(), self.fresh_bytes("wrong"));
-        let wrong = Some(md5(b"something else"));
+        let (key, bytes) = (self.any_key(), self.bytes("wrong"));
+        let wrong = DeclaredDigests {
+            md5: Some(md5(b"something else")),
+            sha256: self.one_of(2).then(|| sha256(&bytes)),
+            checksum: None,
+        };
         let (put, token) = self.put_request(key, &bytes, wrong, &Condition::Always);
         self.tell(format_args!("put {key} with a wrong digest"));
         let answer = self.send(self.engine.put_object(put)).await;

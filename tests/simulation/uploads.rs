@@ -86,7 +86,7 @@ impl Client {
     }
 
     async fn upload_part(&self, upload: &mut OpenUpload) -> bool {
-        let (number, bytes, token) = (self.draw(|rng| rng.u32(1..4)), self.fresh_bytes("part"), Arc::new(()));
+        let (number, bytes, token) = (self.draw(|rng| rng.u32(1..4)), self.bytes("part"), Arc::new(()));
         let part = UploadPart {
             target: upload.target(),
             number,

@@ -63,7 +63,12 @@ impl Driver for Distant {
             None => self.inner.write(unit).await,
         };
         match &answers {
-            Ok(_) => self.journal.tell(format_args!("  unit {name}")),
+            Ok(_) => {
+                self.journal.tell(format_args!("  unit {name}"));
+                if name == "pin" {
+                    self.journal.count("content pinned");
+                }
+            }
             Err(error) => self.journal.tell(format_args!("  unit {name}: {error}")),
         }
         pass(&self.storm).await;

@@ -66,12 +66,24 @@ impl Ground {
         let world = World::new(shared, Arc::new(SeededEntropy::new(7)), vec![site]);
         Self { clock, world: Arc::new(world) }
     }
+
+    /// The same, with a bucket that keeps equal content once, or not.
+    #[must_use]
+    pub fn with_dedup(self, dedup: bool) -> Self {
+        self.world.keep_once(bucket(), dedup);
+        self
+    }
 }
 
 impl House {
     /// A house whose backend takes bodies up to `put_bytes_max` in one go.
     pub async fn new(put_bytes_max: u64, mode: Mode) -> Self {
-        let house = Self::on(&Ground::new(put_bytes_max), mode, Points::default()).await;
+        Self::with_bucket(&Ground::new(put_bytes_max), mode).await
+    }
+
+    /// A house on empty ground.
+    pub async fn with_bucket(ground: &Ground, mode: Mode) -> Self {
+        let house = Self::on(ground, mode, Points::default()).await;
         house.engine.create_bucket(&bucket()).await.expect("a bucket");
         house
     }

@@ -8,6 +8,7 @@ use s3o_backend::{Fleet, SharedBackend};
 use s3o_catalog::{Catalog, Cleanups, Driver, Error, Identities as _, Intents as _, Quotas as _};
 use s3o_engine::{Engine, EngineParts, IntentMetrics, Settings};
 use s3o_model::backoff::Backoff;
+use s3o_model::bucket::ConfiguredBuckets;
 use s3o_model::cleanup::Retries;
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
@@ -67,7 +68,8 @@ impl Process {
             max_age: HashMap::default(),
         }));
         let instance = InstanceId::new(ids.fresh());
-        let parts = Parts { clock, entropy, catalog, fleet, ids, identity, instance, bell: Arc::default() };
+        let (configured, bell) = (world.configured.clone(), Arc::default());
+        let parts = Parts { clock, entropy, catalog, fleet, ids, identity, instance, configured, bell };
         Ok(Self {
             engine: parts.engine(),
             workers: parts.workers(),
@@ -106,6 +108,7 @@ struct Parts {
     ids: IdSource,
     identity: Arc<Identity>,
     instance: InstanceId,
+    configured: Shared<ConfiguredBuckets>,
     bell: Arc<Notify>,
 }
 
@@ -136,7 +139,7 @@ impl Parts {
                 announce: true,
                 recovery: Recovery::Promote,
             },
-            configured: Shared::default(),
+            configured: self.configured.clone(),
             cleanup_bell: self.bell.clone(),
             metrics: IntentMetrics::default(),
             alarm: Arc::new(()),
@@ -149,6 +152,7 @@ impl Parts {
             objects: self.catalog.clone(),
             fleet: self.fleet.clone(),
             identity: self.identity.clone(),
+            configured: self.configured.current().as_ref().clone(),
             ids: self.ids.clone(),
             metrics: IntentMetrics::default(),
             settings: ReaperSettings {

@@ -2,6 +2,7 @@
 //! there afterwards, whether it was acknowledged or not.
 
 mod rules;
+mod shared;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +17,9 @@ use s3o_model::range::RangeSpec;
 
 use crate::house::{Expected, House, bucket, get, key};
 
+/// Names of operations that may do without a backend.
+pub const WITHOUT_BACKEND: [&str; 3] = ["copy", "put of known content, announced", "overwrite by the same, announced"];
+
 /// An operation under way.
 pub type Work<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
@@ -27,6 +31,8 @@ pub struct Scenario {
     pub put_bytes_max: u64,
     /// Whether it moves megabytes.
     pub heavy: bool,
+    /// Whether the bucket keeps equal content once.
+    pub dedup: bool,
     /// What is there before.
     pub prepare: for<'a> fn(&'a House) -> Work<'a>,
     /// What is done.
@@ -245,10 +251,16 @@ fn all_copied() -> Vec<u8> {
 const LARGE: u64 = u64::MAX;
 
 /// All of them.
-pub const ALL: [Scenario; 13] = [
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
+    APART.iter().chain(&shared::ONCE)
+}
+
+/// Those in a bucket that keeps contents apart.
+const APART: [Scenario; 13] = [
     Scenario {
         name: "put",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: nothing,
         act: put_new,
@@ -258,6 +270,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "put through a backend upload",
         heavy: false,
+        dedup: false,
         put_bytes_max: 5,
         prepare: nothing,
         act: put_new,
@@ -267,6 +280,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "overwrite",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: put_new,
@@ -276,6 +290,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "delete",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: delete,
@@ -285,6 +300,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "delete many",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: delete_many,
@@ -294,6 +310,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "copy",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: copy,
@@ -303,6 +320,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "multipart",
         heavy: true,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: multipart,
@@ -312,6 +330,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "abort",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: abort,
@@ -321,6 +340,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "parts copied from an object",
         heavy: true,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_joined,
         act: copied_parts,
@@ -330,6 +350,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "put over what is still there",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: put_if_match,
@@ -339,6 +360,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "multipart of one part",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: multipart_of_one,
@@ -348,6 +370,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "a lifecycle rule",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: rules::expire_by_rule,
@@ -357,6 +380,7 @@ pub const ALL: [Scenario; 13] = [
     Scenario {
         name: "a part copied from a range",
         heavy: false,
+        dedup: false,
         put_bytes_max: LARGE,
         prepare: put_old,
         act: copied_range,

@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock};
 use s3o_backend::layers::Flaky;
 use s3o_backend::{Memory, SharedBackend};
 use s3o_catalog::{Driver, Error, Mode, Sqlite, SqliteOptions};
+use s3o_model::bucket::{BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, ManualClock, Timestamp};
 use s3o_model::entropy::Entropy;
-use s3o_model::names::BackendName;
+use s3o_model::names::{BackendName, BucketName};
+use s3o_model::shared::Shared;
 use tempfile::TempDir;
 
 /// What outlives a crash.
@@ -18,6 +20,8 @@ pub struct World {
     pub entropy: Arc<dyn Entropy>,
     /// Where bytes lie, in the order of the fleet.
     pub sites: Vec<Site>,
+    /// How buckets are configured.
+    pub configured: Shared<ConfiguredBuckets>,
     folder: TempDir,
 }
 
@@ -55,7 +59,13 @@ impl World {
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, sites: Vec<Site>) -> Self {
         let folder = scratch();
         std::fs::write(folder.path().join("catalog.db"), empty_catalog()).expect("a file");
-        Self { clock, entropy, sites, folder }
+        Self { clock, entropy, sites, configured: Shared::default(), folder }
+    }
+
+    /// Has a bucket keep equal content once, or not.
+    pub fn keep_once(&self, bucket: BucketName, dedup: bool) {
+        let settings = BucketSettings { dedup, ..BucketSettings::default() };
+        self.configured.replace([(bucket, settings)].into_iter().collect());
     }
 
     /// Opens the catalog as a fresh process does.

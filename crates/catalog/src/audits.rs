@@ -153,6 +153,7 @@ static UNREFERENCED: LazyLock<Release> = LazyLock::new(|| {
         dying_objects: NONE,
         dying_pieces: NONE,
         dying_parts: NONE,
+        dying_pins: NONE,
     })
 });
 

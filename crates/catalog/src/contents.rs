@@ -40,6 +40,7 @@ static PIECES: LazyLock<Release> = LazyLock::new(|| {
         dying_objects: NONE,
         dying_pieces: "p.joined_id = $1 AND p.number BETWEEN $2 AND $3",
         dying_parts: NONE,
+        dying_pins: NONE,
     })
 });
 
@@ -50,6 +51,7 @@ static PARTS: LazyLock<Release> = LazyLock::new(|| {
         dying_objects: NONE,
         dying_pieces: NONE,
         dying_parts: "m.upload_id = $1 AND m.number BETWEEN $2 AND $3",
+        dying_pins: NONE,
     })
 });
 
@@ -70,7 +72,7 @@ impl Contents for Catalog {
             Verdict::RunAgain,
         );
         PIECES.lock(&mut unit, &span);
-        PIECES.enter(&mut unit, &span, None);
+        PIECES.enter(&mut unit, &span, None, None);
         PIECES.add_to(&mut unit, &span, Reason::Delete);
         unit.run("DELETE FROM content_parts WHERE joined_id = $1 AND number BETWEEN $2 AND $3", span.clone());
         unit.run(
@@ -94,7 +96,7 @@ impl Contents for Catalog {
             Verdict::RunAgain,
         );
         PARTS.lock(&mut unit, &span);
-        PARTS.enter(&mut unit, &span, None);
+        PARTS.enter(&mut unit, &span, None, None);
         PARTS.add_to(&mut unit, &span, Reason::Multipart);
         unit.run("DELETE FROM multipart_parts WHERE upload_id = $1 AND number BETWEEN $2 AND $3", span.clone());
         unit.run(

@@ -2,14 +2,17 @@
 //! into cleanups when the write came to nothing.
 
 mod expired;
+mod pins;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use s3o_model::cleanup::BackendUpload;
+use s3o_model::cleanup::{BackendUpload, Reason};
 use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::ids::{ClaimToken, InstanceId, IntentId, WriteId};
 use s3o_model::intent::{Expired, Intent, IntentKind};
+
+pub use pins::{Pin, Pinned};
 
 use crate::error::{Error, Verdict};
 use crate::low_water::Queue;
@@ -76,14 +79,18 @@ pub trait Intents: Send + Sync {
     /// returned. Fails as `NoRoom` or `Closed` for this backend, `NoSuchBucket`, `NoSuchUpload`.
     async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error>;
 
+    /// Announces a write whose bytes may be there already: the content is held until the write is committed or
+    /// given up. Nothing, if there is no such content with a good copy. Fails as `NoSuchBucket`, `NoSuchUpload`.
+    async fn pin(&self, pin: &Pin) -> Result<Option<Pinned>, Error>;
+
     /// Renews leases; the intents that are still open are returned with their new ends.
     async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error>;
 
     /// Notes what is known of a backend upload, before it is acted upon. Fails as `Fenced`.
     async fn note_upload(&self, intent: IntentId, upload: &BackendUpload) -> Result<(), Error>;
 
-    /// Gives a write up: its open intents become cleanups. It waits for a commit of the same write
-    /// that is in doubt, and so tells whether that commit happened.
+    /// Gives a write up: its open intents become cleanups, and what they pin is let go of. It waits for a commit of
+    /// the same write that is in doubt, and so tells whether that commit happened.
     async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error>;
 
     /// Queues the bytes of a write that was fenced, again, now that the write has ended. Nothing
@@ -98,7 +105,8 @@ pub trait Intents: Send + Sync {
     /// Claims for longer what is still claimed.
     async fn hold_expired(&self, token: ClaimToken, hold: Duration) -> Result<(), Error>;
 
-    /// Turns a claimed write into cleanups that look out for it for `late`; `false` if the claim was lost.
+    /// Turns a claimed write into cleanups that look out for it for `late`, and lets go of what it pins; `false` if the
+    /// claim was lost.
     async fn abandon(&self, token: ClaimToken, write: WriteId, late: Duration) -> Result<bool, Error>;
 
     /// Leaves a claimed write for later; `false` if the claim was lost.
@@ -118,7 +126,7 @@ const STAGE: &str = "INSERT INTO pending_objects \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $13, $11, :now + $12, :now, $14) RETURNING lease_until";
 
 /// A stripe without a share has no limit.
-const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes + $2 \
+pub(crate) const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = reserved_bytes + $2 \
      WHERE backend_name = $1 AND stripe = $3 \
      AND (share_bytes IS NULL OR used_bytes + orphan_bytes + reserved_bytes + $2 <= share_bytes)";
 
@@ -147,6 +155,10 @@ impl Intents for Catalog {
             }
             done => done,
         }
+    }
+
+    async fn pin(&self, pin: &Pin) -> Result<Option<Pinned>, Error> {
+        pins::pin(self, pin).await
     }
 
     async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error> {
@@ -183,6 +195,7 @@ impl Intents for Catalog {
             "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
             params![write],
         );
+        pins::OPEN.release(&mut unit, &[write.into()], Reason::Dedup);
         for sql in ENQUEUE {
             unit.run(sql, params![write, late.window()]);
         }

@@ -5,6 +5,7 @@ use s3o_model::ids::{ClaimToken, ContentId, IntentId, WriteId};
 use s3o_model::names::BackendName;
 
 use crate::error::Verdict;
+use crate::intents::RESERVE;
 use crate::params;
 use crate::quotas::share_anew;
 use crate::unit::Unit;
@@ -32,6 +33,13 @@ pub enum Landed {
     },
     /// Written without an intent: no row knows of them yet.
     Unannounced(Unannounced),
+    /// Not written at all: they are those of content that the writer's intent pins.
+    Pinned {
+        /// The write.
+        write: WriteId,
+        /// The content.
+        content: ContentId,
+    },
 }
 
 /// Bytes of which no row knows yet.
@@ -57,6 +65,14 @@ const BOOK_RESERVED: &str = "UPDATE backend_quotas SET reserved_bytes = reserved
      FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM object_locations \
      WHERE content_id = $1 GROUP BY backend_name, stripe) s \
      WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe";
+
+const FORGET_INTENTS: &str = "DELETE FROM pending_objects WHERE write_id = $1";
+
+/// An intent that lives no longer than its unit.
+const ANNOUNCE: &str = "INSERT INTO pending_objects \
+     (id, write_id, kind, backend_name, physical_key, backend_version, size_bytes, stripe, bucket_id, key, owner, \
+      lease_until, created_at) \
+     VALUES ($1, $1, 'object', $2, $3, $4, $5, 0, 0, '', '', :now, :now)";
 
 impl Landed {
     /// Adds the statements that check that the bytes are still whose they seem, and note what the
@@ -85,6 +101,45 @@ impl Landed {
                     Verdict::Closed,
                 );
             }
+            Self::Pinned { write, content } => {
+                unit.one(
+                    "SELECT id FROM pending_objects WHERE write_id = $1 AND pin_content_id = $2 AND state = 'open' /*lock*/",
+                    params![*write, *content],
+                    Verdict::Fenced,
+                );
+            }
+        }
+    }
+
+    /// How many copies there are.
+    pub(crate) fn copies(&self) -> usize {
+        match self {
+            Self::Announced { copies, .. } | Self::Reaped { copies, .. } => *copies,
+            Self::Unannounced(_) => 1,
+            Self::Pinned { .. } => 0,
+        }
+    }
+
+    /// The write that the bytes belong to. Those that were not announced are, for the rest of the unit: then all bytes
+    /// become locations or cleanups in one way.
+    pub(crate) fn announce(&self, unit: &mut Unit, fresh: ContentId) -> WriteId {
+        let bytes = match self {
+            Self::Announced { write, .. } | Self::Reaped { write, .. } | Self::Pinned { write, .. } => return *write,
+            Self::Unannounced(bytes) => bytes,
+        };
+        let write = WriteId::new(fresh.uuid());
+        unit.run(
+            ANNOUNCE,
+            params![write, &bytes.backend, &bytes.physical_key, bytes.backend_version.as_deref(), bytes.size_bytes],
+        );
+        write
+    }
+
+    /// Reserves room for bytes that were not announced.
+    pub(crate) fn reserve(&self, unit: &mut Unit) {
+        if let Self::Unannounced(bytes) = self {
+            share_anew(unit, &bytes.backend, 0, bytes.size_bytes);
+            unit.one(RESERVE, params![&bytes.backend, bytes.size_bytes, 0], Verdict::NoRoom);
         }
     }
 
@@ -92,6 +147,8 @@ impl Landed {
     pub(crate) fn settle(&self, unit: &mut Unit, content: ContentId) {
         match self {
             Self::Announced { write, .. } | Self::Reaped { write, .. } => settle_intents(unit, *write, content),
+            // The reference goes from the intent to the new row: no count changes.
+            Self::Pinned { write, .. } => drop(unit.run(FORGET_INTENTS, params![*write])),
             Self::Unannounced(bytes) => {
                 unit.run(
                     "INSERT INTO object_locations \
@@ -118,6 +175,7 @@ impl Landed {
                 share_anew(unit, &bytes.backend, 0, bytes.size_bytes);
                 unit.one(CHARGE, params![&bytes.backend, bytes.size_bytes], Verdict::NoRoom);
             }
+            Self::Pinned { .. } => {}
         }
     }
 }
@@ -147,5 +205,5 @@ fn settle_intents(unit: &mut Unit, write: WriteId, content: ContentId) {
          FROM pending_objects WHERE write_id = $1",
         key(),
     );
-    unit.run("DELETE FROM pending_objects WHERE write_id = $1", key());
+    unit.run(FORGET_INTENTS, key());
 }

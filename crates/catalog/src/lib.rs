@@ -28,6 +28,7 @@ mod release;
 mod runs;
 #[cfg(test)]
 mod sabotage;
+mod sharing;
 pub mod unit;
 mod uploads;
 mod verification;
@@ -46,7 +47,7 @@ pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};
 pub use driver::{Driver, Effort};
 pub use error::{Error, Verdict};
 pub use identities::{Identities, KnownBackend};
-pub use intents::{Dropped, Ended, Intents, Late, Stage};
+pub use intents::{Dropped, Ended, Intents, Late, Pin, Pinned, Stage};
 pub use landed::{Landed, Unannounced};
 pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUpload, Lifecycles, RuledBucket};
 pub use locks::postgres::PostgresLocks;

@@ -28,6 +28,7 @@ pub(crate) use upsert::upsert_object;
 use crate::error::{Error, Verdict};
 use crate::landed::Landed;
 use crate::release::{NONE, Release, Selector};
+use crate::sharing::{Becomes, Body, REFER, RUNS_MAX};
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
 
@@ -62,6 +63,8 @@ pub struct CommitPut {
     pub md5: Md5,
     /// Its digest.
     pub sha256: Option<Sha256>,
+    /// The bucket that keeps equal content once, if it does.
+    pub dedup: Option<BucketId>,
     /// The object's row.
     pub row: PutRow,
     /// When it may be stored.
@@ -84,7 +87,7 @@ enum Place {
 pub struct Committed {
     /// When.
     pub last_modified: Timestamp,
-    /// Whether it displaced content, so that there may be bytes to delete.
+    /// Whether it displaced content, or its own bytes were there already, so that there may be bytes to delete.
     pub displaced: bool,
 }
 
@@ -111,8 +114,10 @@ pub trait Objects: Send + Sync {
     async fn list_objects(&self, bucket: BucketId, query: ListQuery) -> Result<ListPage<ListedObject>, Error>;
 
     /// Makes a written body visible: its intents become locations, the object's row refers to
-    /// them, and what the row referred to before is released. Fails as `Fenced` if an intent is
-    /// no longer held, `Superseded` if the writer is gone and a later change was acknowledged.
+    /// them, and what the row referred to before is released. Where the bucket keeps equal content once and has it, the
+    /// row refers to that, and the bytes go unless they are better than what is there. Fails as `Fenced` if an intent is
+    /// no longer held, `Superseded` if the writer is gone and a later change was acknowledged, `ResolveAgain` if pinned
+    /// content has no good copy any more.
     async fn commit_put(&self, put: CommitPut) -> Result<Committed, Error>;
 
     /// Makes a row that refers to content which is already there. Fails as `ResolveAgain` if that
@@ -159,6 +164,7 @@ pub(crate) static DISPLACED: LazyLock<Release> = LazyLock::new(|| {
         dying_objects: NONE,
         dying_pieces: NONE,
         dying_parts: NONE,
+        dying_pins: NONE,
     })
 });
 
@@ -171,9 +177,6 @@ pub(crate) const SUPERSEDE: &str = "UPDATE pending_objects SET superseded = 1 \
      WHERE bucket_id = $1 AND key = $2 AND superseded = 0";
 
 pub(crate) const BUCKET_STANDS: &str = "SELECT id FROM buckets WHERE id = $1 /*share*/";
-
-pub(crate) const INSERT_WHOLE: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count) \
-     VALUES ($1, 'whole', $2, $3, $4, 1)";
 
 pub(crate) fn moment(row: &Row, column: usize) -> Result<Timestamp, Error> {
     row.int(column).map(Timestamp::from_millis)
@@ -198,14 +201,19 @@ impl Objects for Catalog {
     }
 
     async fn commit_put(&self, put: CommitPut) -> Result<Committed, Error> {
-        if put.is_first && !matches!(put.condition, WriteCondition::IfMatch(_)) {
-            match self.commit_as(&put, Place::Empty).await {
+        let is_first = put.is_first && !matches!(put.condition, WriteCondition::IfMatch(_));
+        let mut there = if is_first { Place::Empty } else { Place::Any };
+        for _ in 0..RUNS_MAX {
+            let becomes = self.becomes(&put.landed, &put.body()).await?;
+            match self.commit_as(&put, becomes, there).await {
                 // Somebody was faster, or something that has expired is there.
-                Err(Error::Guard(Verdict::RunAgain)) => {}
+                Err(Error::Guard(Verdict::RunAgain)) => there = Place::Any,
+                // The content was condemned, or somebody made it first.
+                Err(Error::Guard(Verdict::ResolveAgain)) if !becomes.is_pinned() => {}
                 done => return done,
             }
         }
-        self.commit_as(&put, Place::Any).await
+        self.commit_as(&put, Becomes::Fresh(None), Place::Any).await
     }
 
     async fn commit_copy(&self, row: PutRow, source: ContentId, condition: WriteCondition) -> Result<Committed, Error> {
@@ -221,11 +229,7 @@ impl Objects for Catalog {
             params![row.bucket, &row.key, source],
         );
         // Acquire before release: a copy onto itself must not touch zero.
-        unit.one(
-            "UPDATE contents SET ref_count = ref_count + 1 WHERE id = $1 AND state = 'live'",
-            params![source],
-            Verdict::ResolveAgain,
-        );
+        unit.one(REFER, params![source], Verdict::ResolveAgain);
         DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
         Committed::from_row(&self.write(unit).await?[written].rows[0])
@@ -261,31 +265,38 @@ impl Objects for Catalog {
     }
 }
 
+impl CommitPut {
+    fn body(&self) -> Body {
+        let Self { content, md5, sha256, dedup, row, .. } = self;
+        Body { fresh: *content, dedup: *dedup, sha256: *sha256, md5: *md5, size_bytes: row.size_bytes }
+    }
+}
+
 impl Catalog {
-    async fn commit_as(&self, put: &CommitPut, there: Place) -> Result<Committed, Error> {
+    async fn commit_as(&self, put: &CommitPut, becomes: Becomes, there: Place) -> Result<Committed, Error> {
         let place = params![put.row.bucket, &put.row.key];
+        let (body, landed) = (put.body(), &put.landed);
+        let content = becomes.content(&body);
         let mut unit = Unit::new("commit_put");
         unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
-        // A fresh row that nobody else can see: it takes its place before the object's row without
-        // breaking the order of locks.
-        let sha256 = put.sha256.map(|digest| digest.to_string());
-        unit.run(INSERT_WHOLE, params![put.content, sha256, put.md5.to_string(), put.row.size_bytes]);
+        becomes.appear(&mut unit, &body);
         let written = match there {
-            Place::Empty => insert_object(&mut unit, &put.row, put.content),
-            Place::Any => upsert_object(&mut unit, &put.row, put.content, &put.condition),
+            Place::Empty => insert_object(&mut unit, &put.row, content),
+            Place::Any => upsert_object(&mut unit, &put.row, content, &put.condition),
         };
         unit.run(LOCK_INTENTS, place.clone());
-        put.landed.hold(&mut unit);
-        if there == Place::Any {
-            DISPLACED.lock(&mut unit, &place);
+        landed.hold(&mut unit);
+        if there == Place::Any || !becomes.is_fresh() {
+            becomes.acquire(&mut unit, &DISPLACED, &place);
         }
-        put.landed.settle(&mut unit, put.content);
+        becomes.settle(&mut unit, landed, &body, (&DISPLACED, &place));
         if there == Place::Any {
-            DISPLACED.enter(&mut unit, &place, Some(put.content));
+            DISPLACED.enter(&mut unit, &place, Some(content), None);
             DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
         }
         unit.run(SUPERSEDE, place);
-        put.landed.book(&mut unit, put.content);
-        Committed::from_row(&self.write(unit).await?[written].rows[0])
+        becomes.book(&mut unit, landed, &body);
+        let committed = Committed::from_row(&self.write(unit).await?[written].rows[0])?;
+        Ok(Committed { displaced: committed.displaced || !becomes.is_fresh(), ..committed })
     }
 }

@@ -1,5 +1,6 @@
 //! How long what is due has waited, and how much there is.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,6 +35,8 @@ pub struct BucketCount {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// How many of those lie nowhere, because other references of the bucket have them already.
+    pub saved: u64,
 }
 
 /// Numbers for people and dashboards.
@@ -42,7 +45,7 @@ pub trait Overview: Send + Sync {
     /// How long what is due has waited; uploads are due when nothing happened for `stale_timeout`.
     async fn oldest_due(&self, stale_timeout: Duration) -> Result<OldestDue, Error>;
 
-    /// What every bucket holds. It counts row by row.
+    /// What every bucket holds. It counts row by row, and looks once more at all that refers to shared content.
     async fn count_objects(&self) -> Result<Vec<BucketCount>, Error>;
 
     /// How many locations every backend has. It counts row by row.
@@ -62,6 +65,20 @@ fn waited(row: &Row, column: usize) -> Result<Duration, Error> {
     Ok(row.opt_int(column)?.map_or(Duration::ZERO, |due| now.since(Timestamp::from_millis(due))))
 }
 
+/// What every bucket's objects refer to more than once, by whole contents: each object counts for its content, and each
+/// piece of joined content for its own, once for all objects that share it. Contents that one row refers to are left
+/// out at once, so this costs one pass over the contents and a search for each reference to shared ones.
+const SHARED: &str = "WITH referred AS (\
+     SELECT o.bucket_id AS bucket, c.id AS content, c.size_bytes AS size, sum(o.size_bytes) AS bytes \
+       FROM contents c JOIN objects o ON o.content_id = c.id WHERE c.ref_count > 1 AND c.state = 'live' \
+       GROUP BY o.bucket_id, c.id, c.size_bytes \
+     UNION ALL \
+     SELECT bucket, content, size, length FROM (SELECT DISTINCT o.bucket_id AS bucket, c.id AS content, \
+       c.size_bytes AS size, p.joined_id, p.number, p.length FROM contents c JOIN content_parts p ON p.whole_id = c.id \
+       JOIN objects o ON o.content_id = p.joined_id WHERE c.ref_count > 1 AND c.state = 'live') AS pieces) \
+     SELECT bucket, CAST(sum(bytes - size) AS BIGINT) FROM (SELECT bucket, content, size, sum(bytes) AS bytes \
+       FROM referred GROUP BY bucket, content, size) AS summed WHERE bytes > size GROUP BY bucket";
+
 #[async_trait]
 impl Overview for Catalog {
     async fn oldest_due(&self, stale_timeout: Duration) -> Result<OldestDue, Error> {
@@ -76,11 +93,17 @@ impl Overview for Catalog {
     }
 
     async fn count_objects(&self) -> Result<Vec<BucketCount>, Error> {
-        const SQL: &str = "SELECT b.name, coalesce(s.n, 0), coalesce(s.bytes, 0) FROM buckets b LEFT JOIN \
+        const SQL: &str = "SELECT b.id, b.name, coalesce(s.n, 0), coalesce(s.bytes, 0) FROM buckets b LEFT JOIN \
              (SELECT bucket_id, count(*) AS n, CAST(sum(size_bytes) AS BIGINT) AS bytes FROM objects \
               GROUP BY bucket_id) s ON s.bucket_id = b.id ORDER BY b.name";
-        let count =
-            |row: &Row| Ok(BucketCount { bucket: row.text(0)?.to_owned(), objects: row.size(1)?, bytes: row.size(2)? });
+        let saved = self.scan(SHARED, params![]).await?;
+        let saved = saved.iter().map(|row| Ok((row.int(0)?, row.size(1)?)));
+        let saved = saved.collect::<Result<HashMap<_, _>, Error>>()?;
+        let count = |row: &Row| {
+            let (objects, bytes) = (row.size(2)?, row.size(3)?);
+            let saved = saved.get(&row.int(0)?).copied().unwrap_or(0);
+            Ok(BucketCount { bucket: row.text(1)?.to_owned(), objects, bytes, saved })
+        };
         self.scan(SQL, params![]).await?.iter().map(count).collect()
     }
 

@@ -4,7 +4,7 @@
 //! Every unit that lets go of content uses these statements, so there is one way to do it. The
 //! selector names the contents by a marker that neither time nor others can change.
 
-use s3o_model::ids::ContentId;
+use s3o_model::ids::{ContentId, WriteId};
 
 use crate::driver::dialect::params_of;
 use crate::params;
@@ -13,6 +13,7 @@ use crate::unit::{Unit, Value};
 /// The statements that release the contents a selector names.
 pub(crate) struct Release {
     lock: String,
+    lock_with: String,
     enter: String,
     count_down: String,
     condemn: String,
@@ -34,6 +35,8 @@ pub(crate) struct Selector {
     pub dying_pieces: &'static str,
     /// True for rows of `multipart_parts m` that the unit is about to delete.
     pub dying_parts: &'static str,
+    /// True for rows of `pending_objects q` that the unit is about to delete.
+    pub dying_pins: &'static str,
 }
 
 /// No row of that table is about to go.
@@ -41,18 +44,23 @@ pub(crate) const NONE: &str = "1 = 0";
 
 impl Release {
     pub(crate) fn of(selector: &Selector) -> Self {
-        let Selector { referrers, column, dying_objects, dying_pieces, dying_parts } = selector;
+        let Selector { referrers, column, dying_objects, dying_pieces, dying_parts, dying_pins } = selector;
         let ids = format!("SELECT {column} FROM {referrers}");
         let reason = format!("${}", params_of(referrers) + 1);
+        let write = format!("${}", params_of(referrers) + 2);
         let condemned = format!(
             "object_locations l JOIN contents c ON c.id = l.content_id \
              WHERE c.id IN ({ids}) AND c.state = 'condemned' AND c.kind = 'whole'"
         );
         Self {
             lock: format!("SELECT id FROM contents WHERE id IN ({ids}) ORDER BY id /*lock*/"),
+            lock_with: format!(
+                "SELECT id FROM contents WHERE id IN ({ids} UNION ALL SELECT CAST({reason} AS TEXT)) ORDER BY id /*lock*/"
+            ),
             enter: format!(
                 "SELECT stripe FROM backend_quotas WHERE (backend_name, stripe) IN (SELECT backend_name, stripe \
-                 FROM object_locations WHERE content_id IN ({ids}) OR content_id = {reason}) \
+                 FROM object_locations WHERE content_id IN ({ids}) OR content_id = {reason} \
+                 UNION ALL SELECT backend_name, stripe FROM pending_objects WHERE write_id = {write}) \
                  ORDER BY backend_name, stripe /*lock*/"
             ),
             count_down: format!(
@@ -67,7 +75,7 @@ impl Release {
                  AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.content_id = contents.id AND NOT ({dying_objects})) \
                  AND NOT EXISTS (SELECT 1 FROM content_parts p WHERE p.whole_id = contents.id AND NOT ({dying_pieces})) \
                  AND NOT EXISTS (SELECT 1 FROM multipart_parts m WHERE m.content_id = contents.id AND NOT ({dying_parts})) \
-                 AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id) \
+                 AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id AND NOT ({dying_pins})) \
                  RETURNING id"
             ),
             enqueue: format!(
@@ -94,12 +102,32 @@ impl Release {
         unit.run(&self.lock, selector.to_vec());
     }
 
-    /// Locks the books that a unit is about to change, in order, where there may be several: what it releases, and what
-    /// it adds. Units that took them as they come would block each other.
-    pub(crate) fn enter(&'static self, unit: &mut Unit, selector: &[Value], added: Option<ContentId>) {
+    /// The same, with content that the unit is about to refer to: all of them in one order.
+    pub(crate) fn lock_with(&'static self, unit: &mut Unit, selector: &[Value], content: ContentId) {
         let mut values = selector.to_vec();
-        values.extend(params![added]);
+        values.extend(params![content]);
+        unit.run(&self.lock_with, values);
+    }
+
+    /// Locks the books that a unit is about to change, in order, where there may be several: what it releases, what it
+    /// adds, and what a write has reserved. Units that took them as they come would block each other.
+    pub(crate) fn enter(
+        &'static self,
+        unit: &mut Unit,
+        selector: &[Value],
+        added: Option<ContentId>,
+        write: Option<WriteId>,
+    ) {
+        let mut values = selector.to_vec();
+        values.extend(params![added, write]);
         unit.run(&self.enter, values);
+    }
+
+    /// Locks what is let go of and its books, and lets go of it.
+    pub(crate) fn release(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
+        self.lock(unit, selector);
+        self.enter(unit, selector, None, None);
+        self.add_to(unit, selector, reason);
     }
 
     /// Lets go of the references. The unit deletes or has replaced the referring rows itself.

@@ -13,6 +13,7 @@ mod queue;
 mod races;
 mod references;
 mod room;
+mod sharing;
 mod uploads;
 
 use std::collections::BTreeSet;
@@ -195,6 +196,8 @@ fn told(is_so: bool, sentence: &'static str) -> Told {
 mod broken {
     pub const COUNT: &str = "a count equals the rows that refer";
     pub const CONDEMNED: &str = "condemned content is not referred to, and says since when";
+    pub const UNREFERRED: &str = "live content is referred to";
+    pub const MISPLACED: &str = "only live whole content has locations";
     pub const NOWHERE: &str = "live whole content lies somewhere";
     pub const OBJECT: &str = "an object has live content of its size";
     pub const PART: &str = "a part lies within whole live content and belongs to an upload";

@@ -18,10 +18,9 @@ use s3o_model::object::Attributes;
 
 use crate::error::{Error, Verdict};
 use crate::landed::Landed;
-use crate::objects::{
-    BUCKET_STANDS, Committed, DISPLACED, INSERT_WHOLE, LOCK_INTENTS, SUPERSEDE, moment, upsert_object,
-};
+use crate::objects::{BUCKET_STANDS, Committed, DISPLACED, LOCK_INTENTS, SUPERSEDE, moment, upsert_object};
 use crate::release::{NONE, Release, Selector};
+use crate::sharing::{Becomes, Body, IS_LIVE, RUNS_MAX};
 use crate::unit::{Unit, json};
 use crate::{Catalog, PutRow, params};
 
@@ -37,6 +36,8 @@ pub enum PartSource {
         landed: Landed,
         /// The digest.
         sha256: Option<Sha256>,
+        /// The bucket that keeps equal content once, if it does.
+        dedup: Option<BucketId>,
     },
     /// They lie in content that is already there.
     Range {
@@ -121,6 +122,7 @@ static DISPLACED_PART: LazyLock<Release> = LazyLock::new(|| {
         dying_objects: NONE,
         dying_pieces: NONE,
         dying_parts: NONE,
+        dying_pins: NONE,
     })
 });
 
@@ -133,13 +135,13 @@ const UPSERT_PART: &str = "INSERT INTO multipart_parts \
      content_id = excluded.content_id, byte_offset = excluded.byte_offset, length = excluded.length, md5 = excluded.md5, \
      checksum = excluded.checksum, last_modified = excluded.last_modified RETURNING last_modified";
 
-fn upsert_part(unit: &mut Unit, part: &CommitPart, offset: u64) -> usize {
+fn upsert_part(unit: &mut Unit, part: &CommitPart, content: ContentId, offset: u64) -> usize {
     unit.run(
         UPSERT_PART,
         params![
             part.upload,
             part.number,
-            part.content,
+            content,
             offset,
             part.length,
             part.md5.to_string(),
@@ -199,27 +201,14 @@ impl Uploads for Catalog {
     }
 
     async fn commit_part(&self, part: CommitPart) -> Result<Timestamp, Error> {
-        let place = params![part.upload, part.number];
-        let mut unit = Unit::new("commit_part");
-        unit.one(HOLD_OPEN, params![part.upload], Verdict::NoSuchUpload);
-        let written = match &part.source {
-            PartSource::Written { landed, sha256 } => {
-                let sha256 = sha256.map(|digest| digest.to_string());
-                unit.run(INSERT_WHOLE, params![part.content, sha256, part.md5.to_string(), part.length]);
-                let written = upsert_part(&mut unit, &part, 0);
-                landed.hold(&mut unit);
-                DISPLACED_PART.lock(&mut unit, &place);
-                landed.settle(&mut unit, part.content);
-                DISPLACED_PART.enter(&mut unit, &place, Some(part.content));
-                written
+        match &part.source {
+            PartSource::Written { landed, sha256, dedup } => {
+                let (md5, size_bytes) = (part.md5, part.length);
+                let body = Body { fresh: part.content, dedup: *dedup, sha256: *sha256, md5, size_bytes };
+                self.commit_written(&part, landed, &body).await
             }
-            PartSource::Range { offset } => refer_to_range(&mut unit, &part, *offset),
-        };
-        DISPLACED_PART.add_to(&mut unit, &place, Reason::Multipart);
-        if let PartSource::Written { landed, .. } = &part.source {
-            landed.book(&mut unit, part.content);
+            PartSource::Range { offset } => self.commit_range(&part, *offset).await,
         }
-        moment(&self.write(unit).await?[written].rows[0], 0)
     }
 
     async fn complete_upload(&self, complete: CompleteRow) -> Result<Committed, Error> {
@@ -264,20 +253,49 @@ impl Uploads for Catalog {
     }
 }
 
-/// The statements by which a part refers to content that is already there.
-fn refer_to_range(unit: &mut Unit, part: &CommitPart, offset: u64) -> usize {
-    let live = "SELECT id FROM contents WHERE id = $1 AND state = 'live'";
-    unit.one(live, params![part.content], Verdict::ResolveAgain);
-    let written = upsert_part(unit, part, offset);
-    unit.run(
-        "SELECT id FROM contents WHERE id = $3 OR id = \
-         (SELECT prev_content_id FROM multipart_parts WHERE upload_id = $1 AND number = $2) ORDER BY id /*lock*/",
-        params![part.upload, part.number, part.content],
-    );
-    unit.one(
-        "UPDATE contents SET ref_count = ref_count + 1 WHERE id = $1 AND state = 'live'",
-        params![part.content],
-        Verdict::ResolveAgain,
-    );
-    written
+impl Catalog {
+    async fn commit_written(&self, part: &CommitPart, landed: &Landed, body: &Body) -> Result<Timestamp, Error> {
+        for _ in 0..RUNS_MAX {
+            let becomes = self.becomes(landed, body).await?;
+            match self.commit_part_as(part, landed, body, becomes).await {
+                // The content was condemned, or somebody made it first.
+                Err(Error::Guard(Verdict::ResolveAgain)) if !becomes.is_pinned() => {}
+                done => return done,
+            }
+        }
+        self.commit_part_as(part, landed, body, Becomes::Fresh(None)).await
+    }
+
+    async fn commit_part_as(
+        &self,
+        part: &CommitPart,
+        landed: &Landed,
+        body: &Body,
+        becomes: Becomes,
+    ) -> Result<Timestamp, Error> {
+        let (place, content) = (params![part.upload, part.number], becomes.content(body));
+        let mut unit = Unit::new("commit_part");
+        unit.one(HOLD_OPEN, params![part.upload], Verdict::NoSuchUpload);
+        becomes.appear(&mut unit, body);
+        let written = upsert_part(&mut unit, part, content, 0);
+        landed.hold(&mut unit);
+        becomes.acquire(&mut unit, &DISPLACED_PART, &place);
+        becomes.settle(&mut unit, landed, body, (&DISPLACED_PART, &place));
+        DISPLACED_PART.enter(&mut unit, &place, Some(content), None);
+        DISPLACED_PART.add_to(&mut unit, &place, Reason::Multipart);
+        becomes.book(&mut unit, landed, body);
+        moment(&self.write(unit).await?[written].rows[0], 0)
+    }
+
+    /// A part refers to content that is already there.
+    async fn commit_range(&self, part: &CommitPart, offset: u64) -> Result<Timestamp, Error> {
+        let (place, becomes) = (params![part.upload, part.number], Becomes::Joined(part.content));
+        let mut unit = Unit::new("commit_part");
+        unit.one(HOLD_OPEN, params![part.upload], Verdict::NoSuchUpload);
+        unit.one(IS_LIVE, params![part.content], Verdict::ResolveAgain);
+        let written = upsert_part(&mut unit, part, part.content, offset);
+        becomes.acquire(&mut unit, &DISPLACED_PART, &place);
+        DISPLACED_PART.add_to(&mut unit, &place, Reason::Multipart);
+        moment(&self.write(unit).await?[written].rows[0], 0)
+    }
 }

@@ -96,6 +96,7 @@ impl Engine {
             key: &put.key,
             size_bytes: put.size_bytes,
             draft: self.draft(&put),
+            dedup: self.bucket_settings(&put.bucket).dedup,
         };
         let written = self.write_bytes(target, put.body, put.declared).await?;
         let row = PutRow {
@@ -134,6 +135,7 @@ impl Engine {
             content: ContentId::new(self.ids.fresh()),
             md5: written.digests.md5,
             sha256: Some(written.digests.sha256),
+            dedup: written.dedup,
             row,
             condition,
             is_first,

@@ -3,6 +3,7 @@
 //! A crash at any step leaves an intent for the reaper, never bytes that nobody knows.
 
 mod direct;
+mod pin;
 mod source;
 mod upload;
 
@@ -21,6 +22,7 @@ use crate::leases::Lease;
 use crate::put_object::Declared;
 use crate::{Engine, Error};
 
+use pin::Pinned;
 use source::Source;
 
 /// What bytes are about to be written for.
@@ -32,6 +34,8 @@ pub(crate) struct Target<'a> {
     pub size_bytes: u64,
     /// What the object would be, where the reaper could finish the write.
     pub draft: Option<Draft>,
+    /// Whether the bucket keeps equal content once.
+    pub dedup: bool,
 }
 
 /// The backends that did not answer a write, and what the last of them did instead.
@@ -50,11 +54,28 @@ pub(crate) struct Staged {
     lease: Lease,
 }
 
-/// Bytes that lie on their backend, not yet committed.
+/// Bytes that are where they should be, not yet committed.
 pub(crate) struct WrittenBytes {
-    pub staged: Staged,
+    held: Held,
     pub digests: Digests,
-    pub backend_version: Option<String>,
+    backend_version: Option<String>,
+    /// The bucket, where it keeps equal content once.
+    pub dedup: Option<BucketId>,
+}
+
+/// By what bytes are held until they are committed.
+enum Held {
+    /// They were written.
+    Staged(Box<Staged>),
+    /// They were there already.
+    Pinned(Pinned),
+}
+
+impl Target<'_> {
+    /// The bucket, where it keeps equal content once.
+    fn dedup_bucket(&self) -> Option<BucketId> {
+        self.dedup.then_some(self.bucket)
+    }
 }
 
 impl Staged {
@@ -68,9 +89,13 @@ impl Staged {
 impl WrittenBytes {
     /// The bytes as the catalog commits them.
     pub(crate) fn landed(&self) -> Landed {
-        let intent = &self.staged.intent;
+        let staged = match &self.held {
+            Held::Staged(staged) => staged,
+            Held::Pinned(pinned) => return pinned.landed(),
+        };
+        let intent = &staged.intent;
         let backend_version = self.backend_version.clone();
-        if !self.staged.announced {
+        if !staged.announced {
             return Landed::Unannounced(Unannounced {
                 backend: intent.backend.clone(),
                 physical_key: intent.physical_key.clone(),
@@ -85,13 +110,16 @@ impl WrittenBytes {
 
 impl Engine {
     /// Announces a write, does it, and verifies what was declared. On an error nothing is left
-    /// but a cleanup.
+    /// but a cleanup. Bytes that are known before they are sent, and are there, are only compared.
     pub(crate) async fn write_bytes(
         &self,
         target: Target<'_>,
         body: ByteStream,
         declared: Declared,
     ) -> Result<WrittenBytes, Error> {
+        if let Some(pinned) = self.pin(&target, &declared).await? {
+            return self.compare(&target, pinned, body, declared).await;
+        }
         let source = Source::new(body);
         let mut away = Away::default();
         loop {
@@ -102,7 +130,8 @@ impl Engine {
             };
             match self.fill(&staged, target.size_bytes, source.offer(), declared.clone()).await {
                 Ok((digests, written)) => {
-                    return Ok(WrittenBytes { staged, digests, backend_version: written.version_id });
+                    let (held, dedup) = (Held::Staged(Box::new(staged)), target.dedup_bucket());
+                    return Ok(WrittenBytes { held, digests, backend_version: written.version_id, dedup });
                 }
                 Err(error) => {
                     let late = late_after(&error, self.settings().late_write_window);
@@ -223,10 +252,13 @@ impl Engine {
 
     /// What to do when a commit of written bytes failed; an answer that was lost is looked up.
     pub(crate) async fn not_committed(&self, written: &WrittenBytes, error: &s3o_catalog::Error) -> Fate {
-        let staged = &written.staged;
+        let staged = match &written.held {
+            Held::Staged(staged) => staged,
+            Held::Pinned(pinned) => return self.pin_not_committed(pinned, error).await,
+        };
         let ended = Ended { backend_version: written.backend_version.clone(), ..Ended::default() };
         if !staged.announced {
-            self.unannounced_not_committed(written, error, &ended).await;
+            self.unannounced_not_committed(staged, error, &ended).await;
             return Fate::NotCommitted;
         }
         let fate = match error {
@@ -243,8 +275,9 @@ impl Engine {
 
     /// Counts a write that was committed.
     pub(crate) fn settled(&self, written: &WrittenBytes) {
-        if written.staged.announced {
-            self.metrics.resolved("committed");
+        match &written.held {
+            Held::Staged(staged) if !staged.announced => {}
+            Held::Staged(_) | Held::Pinned(_) => self.metrics.resolved("committed"),
         }
     }
 
@@ -290,6 +323,8 @@ pub(crate) enum Fate {
     /// It did not, and whatever else was wrong with it: the reaper has taken the write, and may
     /// have finished it.
     Fenced,
+    /// It did not: the bytes that were there are not known to be good any more.
+    Stale,
 }
 
 impl Fate {
@@ -299,6 +334,7 @@ impl Fate {
             Self::Committed => Ok(done),
             Self::NotCommitted => Err(error.into()),
             Self::Fenced => Err(s3o_catalog::Error::Guard(Verdict::Fenced).into()),
+            Self::Stale => Err(Error::Away("the bytes that were there went bad, send them again".to_owned())),
         }
     }
 }

@@ -23,6 +23,8 @@ pub enum Reason {
     Multipart,
     /// A lifecycle rule removed the object.
     Lifecycle,
+    /// The same bytes were there already, or were kept for a write that came to nothing.
+    Dedup,
 }
 
 impl Reason {
@@ -35,6 +37,7 @@ impl Reason {
             Self::PutOrphan => "put_orphan",
             Self::Multipart => "multipart",
             Self::Lifecycle => "lifecycle",
+            Self::Dedup => "dedup",
         }
     }
 }

@@ -64,6 +64,7 @@ impl Resolution {
 pub fn without_a_look(intent: &Expired, recovery: Recovery) -> Option<Resolution> {
     match &intent.draft {
         _ if intent.superseded => Some(Resolution::Superseded),
+        _ if intent.place.is_none() => Some(Resolution::Dropped("its body was not compared to its end")),
         None => Some(Resolution::Dropped("nothing was declared about the bytes")),
         Some(_) if recovery == Recovery::Rollback => Some(Resolution::Dropped("rolled back")),
         Some(_) if intent.bucket_name.is_none() => Some(Resolution::Dropped("the bucket is gone")),
@@ -119,6 +120,7 @@ mod tests {
         assert_eq!(promote(&Expired { superseded: true, ..expired() }), Some(Resolution::Superseded));
         let dropped = [
             Expired { draft: None, ..expired() },
+            Expired { place: None, ..expired() },
             Expired { bucket_name: None, ..expired() },
             Expired { size_bytes: u64::MAX, ..expired() },
         ];

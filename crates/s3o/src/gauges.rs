@@ -97,6 +97,7 @@ pub struct CatalogGauges {
     catalog: Arc<Catalog>,
     tally: Arc<Tally>,
     objects: Family<Bucket, Gauge>,
+    saved: Family<Bucket, Gauge>,
     oldest_due: Family<Queue, Gauge<f64, AtomicU64>>,
     used: Family<Backend, Gauge>,
     limit: Family<Backend, Gauge>,
@@ -118,6 +119,7 @@ impl CatalogGauges {
             catalog,
             tally,
             objects: Family::default(),
+            saved: Family::default(),
             oldest_due: Family::default(),
             used: Family::default(),
             limit: Family::default(),
@@ -149,6 +151,11 @@ impl CatalogGauges {
         registry.register("s3o_pending_intents_depth", "Intents that are not resolved", gauges.intents.clone());
         registry.register("s3o_multipart_uploads_open", "Multipart uploads that are open", gauges.uploads.clone());
         registry.register("s3o_objects", "Objects in each bucket, as of the last count", gauges.objects.clone());
+        registry.register(
+            "s3o_dedup_saved_bytes",
+            "Bytes of each bucket that lie nowhere because others have them, as of the last count",
+            gauges.saved.clone(),
+        );
         registry.register(
             "s3o_oldest_due_seconds",
             "For how long the oldest row of each queue has been due",
@@ -198,9 +205,11 @@ impl CatalogGauges {
         let Some(counts) = self.tally.counts().await else { return };
         // Buckets that are gone are shown no more.
         self.objects.clear();
+        self.saved.clear();
         for count in &counts.buckets {
-            let bucket = count.bucket.clone();
-            self.objects.get_or_create(&Bucket { bucket }).set(signed(count.objects));
+            let labels = Bucket { bucket: count.bucket.clone() };
+            self.objects.get_or_create(&labels).set(signed(count.objects));
+            self.saved.get_or_create(&labels).set(signed(count.saved));
         }
     }
 }

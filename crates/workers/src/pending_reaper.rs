@@ -14,6 +14,7 @@ use futures_util::StreamExt as _;
 use s3o_backend::fleet::Fleet;
 use s3o_catalog::{Intents, Objects};
 use s3o_engine::IntentMetrics;
+use s3o_model::bucket::ConfiguredBuckets;
 use s3o_model::ids::{ClaimToken, IdSource};
 use s3o_model::intent::{Expired, renewal_interval};
 use s3o_model::recovery::{Recovery, Resolution};
@@ -49,6 +50,8 @@ pub struct PendingReaper {
     pub fleet: Arc<Fleet>,
     /// Whether the backends still are who they were.
     pub identity: Arc<Identity>,
+    /// How buckets were configured.
+    pub configured: ConfiguredBuckets,
     /// Where tokens come from.
     pub ids: IdSource,
     /// Counts what becomes of announced writes.

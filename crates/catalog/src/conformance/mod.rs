@@ -18,11 +18,13 @@ pub mod lifecycles;
 pub mod listing;
 pub mod objects;
 pub mod overview;
+pub mod pins;
 pub mod quotas;
 pub mod races;
 pub mod recovery;
 pub mod runs;
 pub mod scene;
+pub mod sharing;
 pub mod stale_uploads;
 pub mod stuck;
 pub mod upload_races;
@@ -109,10 +111,21 @@ macro_rules! conformance {
                 a_recount_changes_nothing_that_is_right, condemned_content_does_not_come_back,
                 what_nothing_refers_to_is_condemned, what_something_refers_to_is_not_condemned,
                 a_recount_meets_copies_and_deletes;
-            overview: nothing_due_has_not_waited, the_oldest_of_each_queue_is_told, objects_and_locations_are_counted;
+            overview: nothing_due_has_not_waited, the_oldest_of_each_queue_is_told, objects_and_locations_are_counted,
+                savings_are_counted_by_bucket;
             races: two_first_puts_leave_one_content, one_of_a_hundred_first_writers_wins,
                 one_of_a_hundred_replacing_writers_wins, bucket_delete_meets_put, copy_meets_delete_of_its_source,
                 reap_meets_commit, a_failing_unit_fails_alone, a_storm_leaves_the_books_in_order;
+            sharing: equal_content_is_kept_once, other_content_is_kept_apart, nothing_is_kept_once,
+                shared_bytes_go_with_the_last, an_overwrite_by_the_same_keeps_the_count,
+                condemned_content_is_not_joined, a_good_copy_replaces_a_bad_one, a_good_copy_is_not_replaced,
+                missing_copies_are_added, a_left_write_joins, unannounced_bytes_join, equal_parts_are_kept_once,
+                first_writers_of_one_content_share_it, a_write_meets_the_last_delete,
+                a_storm_of_equal_bodies_leaves_the_books_in_order;
+            pins: a_pinned_write_moves_no_byte, a_pinned_overwrite_keeps_the_count, only_good_content_is_pinned,
+                a_pin_given_up_was_the_last, a_left_pin_is_let_go, a_fenced_pin_commits_nothing,
+                a_pin_on_bytes_that_went_bad_is_refused, a_pin_finds_its_bucket_gone,
+                a_part_is_pinned_while_its_upload_is_open, a_pin_meets_the_last_delete, pins_are_let_go_one_by_one;
             upload_races: complete_meets_a_part_sent_again, complete_meets_abort, complete_meets_complete,
                 expanding_twice_counts_once;
             verification: damage_is_found_by_its_number, a_storm_raises_no_alarm,
@@ -142,7 +155,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 23] = [
+    const TOPICS: [(&str, &str); 25] = [
         ("books", include_str!("books.rs")),
         ("buckets", include_str!("buckets.rs")),
         ("objects", include_str!("objects.rs")),
@@ -164,6 +177,8 @@ mod tests {
         ("overview", include_str!("overview.rs")),
         ("races", include_str!("races.rs")),
         ("recovery", include_str!("recovery.rs")),
+        ("sharing", include_str!("sharing.rs")),
+        ("pins", include_str!("pins.rs")),
         ("upload_races", include_str!("upload_races.rs")),
         ("verification", include_str!("verification.rs")),
     ];

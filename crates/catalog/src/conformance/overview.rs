@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::scene::sharing::BODY_BYTES;
 use super::scene::{LEASE, Scene};
 use crate::{BucketCount, Intents, Late, OldestDue, Overview};
 
@@ -48,10 +49,36 @@ pub async fn objects_and_locations_are_counted(scene: &Scene) {
     let content = scene.put(bucket, "a", 3).await;
     scene.put(bucket, "b", 4).await;
     scene.copy((content, 3), bucket, "c").await.expect("copied");
-    let count = |bucket: &str, objects, bytes| BucketCount { bucket: bucket.to_owned(), objects, bytes };
+    let count = |bucket: &str, objects, bytes, saved| BucketCount { bucket: bucket.to_owned(), objects, bytes, saved };
     let counted = scene.catalog.count_objects().await.expect("counted");
-    assert_eq!(counted, [count("empty", 0, 0), count("full", 3, 10)]);
+    assert_eq!(counted, [count("empty", 0, 0, 0), count("full", 3, 10, 3)]);
     let located = scene.catalog.count_locations().await.expect("counted");
     let located: Vec<_> = located.iter().map(|(backend, count)| (backend.as_str(), *count)).collect();
     assert_eq!(located, [("cloud", 0), ("disk", 2)]);
+}
+
+/// What a bucket did not have to store is the bytes of its objects without those of the contents they refer to, pieces of
+/// joined content included. What only other buckets share is not its own.
+pub async fn savings_are_counted_by_bucket(scene: &Scene) {
+    let (bucket, other) = (scene.bucket("full").await, scene.bucket("other").await);
+    let saved = async || {
+        let counted = scene.catalog.count_objects().await.expect("counted");
+        counted.iter().map(|count| count.saved).collect::<Vec<_>>()
+    };
+    let content = scene.share(bucket, "a", 1).await;
+    scene.copy((content, BODY_BYTES), other, "a").await.expect("copied");
+    assert_eq!(saved().await, [0, 0], "each has it once");
+    scene.share(bucket, "b", 1).await;
+    scene.share(bucket, "c", 2).await;
+    let (pin, _) = scene.pinned(bucket, "d", 2).await;
+    assert_eq!(saved().await, [BODY_BYTES, 0], "a pin is no object");
+    assert!(scene.catalog.drop_write(pin.write, Late::No).await.expect("given up").was_open);
+    let upload = scene.upload(bucket, "joined").await;
+    let parts = scene.parts_of(upload, 3, (content, BODY_BYTES)).await;
+    let joined = scene.complete(upload, &parts).await.expect("completed");
+    assert_eq!(saved().await, [4 * BODY_BYTES, 0]);
+    scene.copy((joined, 3 * BODY_BYTES), bucket, "copied").await.expect("copied");
+    assert_eq!(saved().await, [7 * BODY_BYTES, 0]);
+    scene.copy((joined, 3 * BODY_BYTES), other, "copied").await.expect("copied");
+    assert_eq!(saved().await, [7 * BODY_BYTES, 3 * BODY_BYTES]);
 }

@@ -3,6 +3,7 @@
 
 mod cleanup;
 mod multipart;
+pub mod sharing;
 
 pub use cleanup::AGE;
 
@@ -223,6 +224,7 @@ impl Scene {
             content,
             md5: md5_of(content),
             sha256: None,
+            dedup: None,
             row: self.row(intent.bucket, intent.key.as_str(), content, intent.size_bytes),
             condition,
             // A hint, right or wrong.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use s3o_model::cleanup::Reason;
 use s3o_model::clock::millis_of;
 use s3o_model::ids::{ClaimToken, WriteId};
 use s3o_model::intent::{Expired, Intent};
 use s3o_model::names::BackendName;
 
-use super::Ended;
+use super::{Ended, pins};
 use crate::error::Error;
 use crate::unit::{Row, Unit};
 use crate::{Catalog, params};
@@ -106,6 +107,7 @@ pub(super) async fn abandon(
         "SELECT id FROM pending_objects WHERE token = $1 AND write_id = $2 ORDER BY id /*lock*/",
         params![token, write],
     );
+    pins::CLAIMED.release(&mut unit, &[token.into(), write.into()], Reason::Dedup);
     for sql in ENQUEUE {
         unit.run(sql, params![token, write, millis_of(late)]);
     }

@@ -25,6 +25,7 @@ static MARKED: LazyLock<Release> = LazyLock::new(|| {
         dying_objects: "o.token IS NOT NULL AND o.token = $1",
         dying_pieces: NONE,
         dying_parts: NONE,
+        dying_pins: NONE,
     })
 });
 
@@ -84,7 +85,7 @@ pub(crate) fn remove_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) 
     let marker = params![token];
     unit.run(LOCK_INTENTS_OF_MARKED, marker.clone());
     MARKED.lock(unit, &marker);
-    MARKED.enter(unit, &marker, None);
+    MARKED.enter(unit, &marker, None, None);
     MARKED.add_to(unit, &marker, reason);
     unit.run(SUPERSEDE_MARKED, marker.clone());
     unit.run(REMOVE_MARKED, marker)

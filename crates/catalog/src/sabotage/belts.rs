@@ -7,7 +7,7 @@ use s3o_model::conditions::WriteCondition;
 use s3o_model::ids::ClaimToken;
 use s3o_model::intent::Intent;
 
-use super::Cut::Words;
+use super::Cut::{Guard, Words};
 use super::{Told, safeties};
 use crate::conformance::scene::{LEASE, Scene};
 use crate::{CommitPut, Intents, Landed, Late, Objects, Uploads};
@@ -19,6 +19,8 @@ safeties! { [sqlite]
         [Words("WHERE write_id = $1 AND token = $2", "WHERE write_id = $1")], [];
     a_reaper_is_told_before_it_gives_up by two_reapers_resolve: "abandon",
         [Words("token = $1 AND write_id = $2", "write_id = $2")], [];
+    a_pin_is_refused_before_the_body_is_read by bad_content_is_pinned: "pin",
+        [Guard("AND state = 'present' LIMIT 1")], [];
     a_part_is_told_before_it_is_written by a_part_begins_after_abort: "stage",
         [Words("AND state = 'open' /*share*/", "/*share*/")], [];
 }
@@ -76,6 +78,19 @@ async fn a_part_begins_after_abort(scene: &Scene) -> Told {
     if scene.try_stage(&part).await.is_ok() {
         scene.commit_part(&part).await.expect_err("the upload is closed");
         assert!(scene.catalog.drop_write(part.write, Late::No).await.expect("given up").was_open);
+    }
+    Told::new()
+}
+
+/// The commit looks again.
+async fn bad_content_is_pinned(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let content = scene.share(bucket, "a", 1).await;
+    scene.call(content, "suspect").await;
+    let pin = scene.pin_of(bucket, "b", 1);
+    if scene.catalog.pin(&pin).await.expect("a look").is_some() {
+        scene.commit_pinned(&pin, content).await.expect_err("no good copy");
+        assert!(scene.catalog.drop_write(pin.write, Late::No).await.expect("given up").was_open);
     }
     Told::new()
 }

@@ -13,6 +13,7 @@ use s3o_model::intent::Intent;
 
 use super::Cut::{Guard, Words};
 use super::{Told, behind, broken, safeties, told};
+use crate::conformance::scene::sharing::BODY_BYTES;
 use crate::conformance::scene::{LEASE, Scene, backend};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
@@ -26,6 +27,7 @@ const TOLD_TWICE: &str = "two tell that they settled one row";
 const IN_USE: &str = "an upload in use was aborted";
 const NO_BUCKET: &str = "an upload is open in a bucket that is gone";
 const FROZEN: &str = "a write began after its backend was frozen";
+const NOT_JOINED: &str = "a write of content that somebody made first failed";
 const OUTLIVED: &str = "an object outlived a later delete";
 
 safeties! { [postgres]
@@ -51,6 +53,12 @@ safeties! { [postgres]
         [Words(" /*lock*/", "")], [broken::COUNT];
     joined_content_is_taken_apart_by_one by two_expansions_meet: "expand_joined",
         [Words(" /*lock*/", "")], [broken::COUNT];
+    a_write_joins_live_content by a_write_meets_the_last_delete: "commit_put",
+        [Words(" AND state = 'live'", "")], [broken::OBJECT, broken::CONDEMNED, broken::MISPLACED];
+    a_pin_holds_live_content by a_pin_meets_the_last_delete: "pin",
+        [Words(" AND state = 'live'", ""), Guard("AND state = 'present' LIMIT 1")], [broken::CONDEMNED];
+    whoever_makes_content_second_joins by two_makers_of_one_content_meet: "commit_put",
+        [Guard("ON CONFLICT (dedup_bucket")], [NOT_JOINED];
 }
 
 /// A driver that holds the units of one name up behind one of their statements, for a second.
@@ -278,4 +286,41 @@ async fn two_expansions_meet(scene: &Scene) -> Told {
     let (first, second) = meet(&slow, expand(slow.scene.clone()), expand(scene.clone())).await;
     first.and(second).expect("steps");
     Told::new()
+}
+
+/// The content is found while its last reference is on its way out.
+async fn a_write_meets_the_last_delete(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    scene.share(bucket, "a", 1).await;
+    let put = scene.shared_put_of(&scene.staged(bucket, "b", BODY_BYTES).await, 1);
+    let slow = held_up(scene, "delete_object", "SET state = 'condemned'");
+    let (deleted, written) = meet(&slow, slow.delete(bucket, "a"), scene.catalog.commit_put(put)).await;
+    assert!(deleted);
+    written.expect("acknowledged");
+    Told::new()
+}
+
+async fn a_pin_meets_the_last_delete(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    scene.share(bucket, "a", 1).await;
+    let pin = scene.pin_of(bucket, "b", 1);
+    let slow = held_up(scene, "delete_object", "SET state = 'condemned'");
+    let (deleted, pinned) = meet(&slow, slow.delete(bucket, "a"), scene.catalog.pin(&pin)).await;
+    assert!(deleted);
+    pinned.expect("a look");
+    Told::new()
+}
+
+/// Neither found it.
+async fn two_makers_of_one_content_meet(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let mut puts = Vec::new();
+    for name in ["a", "b"] {
+        puts.push(scene.shared_put_of(&scene.staged(bucket, name, BODY_BYTES).await, 1));
+    }
+    let slow = held_up(scene, "commit_put", "INSERT INTO contents");
+    let (other, held) = (puts.remove(1), puts.remove(0));
+    let (first, second) = meet(&slow, slow.catalog.commit_put(held), scene.catalog.commit_put(other)).await;
+    first.expect("acknowledged");
+    told(second.is_err(), NOT_JOINED)
 }

@@ -13,7 +13,8 @@ const OBJECTS: &str = " AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.content_
 const PIECES: &str = " AND NOT EXISTS (SELECT 1 FROM content_parts p WHERE p.whole_id = contents.id AND NOT (1 = 0))";
 const PARTS: &str =
     " AND NOT EXISTS (SELECT 1 FROM multipart_parts m WHERE m.content_id = contents.id AND NOT (1 = 0))";
-const PINS: &str = " AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id)";
+const PINS: &str =
+    " AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id AND NOT (1 = 0))";
 
 safeties! { [sqlite]
     the_count_keeps_shared_content by one_of_two_objects_goes: "delete_object",

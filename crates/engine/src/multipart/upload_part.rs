@@ -53,9 +53,28 @@ impl Engine {
             }
             (wanted, _) => part.declared.compute = wanted,
         }
-        let target = part_target(&upload, &part.target, part.number, part.size_bytes);
+        let target = self.part_target(&upload, &part.target, part.number, part.size_bytes);
         let written = self.write_bytes(target, part.body, part.declared).await?;
         self.commit_part(&upload, part.number, part.size_bytes, written).await.map(|(stored, _)| stored)
+    }
+
+    /// What a part's bytes are written for.
+    pub(super) fn part_target<'a>(
+        &self,
+        upload: &Upload,
+        named: &'a UploadRef,
+        number: u32,
+        size_bytes: u64,
+    ) -> Target<'a> {
+        Target {
+            kind: IntentKind::Part { upload: upload.id, number },
+            bucket: upload.bucket,
+            bucket_name: &named.bucket,
+            key: &named.key,
+            size_bytes,
+            draft: None,
+            dedup: self.bucket_settings(&named.bucket).dedup,
+        }
     }
 
     pub(super) async fn commit_part(
@@ -74,7 +93,11 @@ impl Engine {
             length,
             md5: written.digests.md5,
             checksum,
-            source: PartSource::Written { landed: written.landed(), sha256: Some(written.digests.sha256) },
+            source: PartSource::Written {
+                landed: written.landed(),
+                sha256: Some(written.digests.sha256),
+                dedup: written.dedup,
+            },
         };
         match self.uploads.commit_part(commit).await {
             Ok(last_modified) => {
@@ -86,12 +109,6 @@ impl Engine {
             Err(error) => self.not_committed(&written, &error).await.of((stored, self.now()), error),
         }
     }
-}
-
-/// What a part's bytes are written for.
-pub(super) fn part_target<'a>(upload: &Upload, named: &'a UploadRef, number: u32, size_bytes: u64) -> Target<'a> {
-    let kind = IntentKind::Part { upload: upload.id, number };
-    Target { kind, bucket: upload.bucket, bucket_name: &named.bucket, key: &named.key, size_bytes, draft: None }
 }
 
 /// S3's bounds for a part.

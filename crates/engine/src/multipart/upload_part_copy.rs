@@ -11,7 +11,7 @@ use s3o_model::object::Object;
 use s3o_model::range::{ByteRange, RangeSpec};
 
 use super::UploadRef;
-use super::upload_part::{check_part, part_target};
+use super::upload_part::check_part;
 use crate::body::digest_of;
 use crate::get_object::source_of;
 use crate::read::Source;
@@ -150,7 +150,7 @@ impl Engine {
     ) -> Result<PartCopied, Error> {
         let compute = upload.checksum.map(|checksum| checksum.algorithm);
         let declared = Declared { compute, ..Declared::default() };
-        let target = part_target(upload, &copy.target, copy.number, length);
+        let target = self.part_target(upload, &copy.target, copy.number, length);
         let written = self.write_bytes(target, body, declared).await?;
         let (stored, last_modified) = self.commit_part(upload, copy.number, length, written).await?;
         Ok(PartCopied { etag: stored.etag, last_modified, checksum: stored.checksum })

@@ -6,7 +6,7 @@ use s3o_model::cleanup::Reason;
 use s3o_model::placement::BackendView;
 use s3o_model::quota::Books;
 
-use super::{Staged, WrittenBytes};
+use super::Staged;
 use crate::Engine;
 
 /// Nothing is reserved, so placement goes by the books as they stand; the commit decides.
@@ -19,11 +19,11 @@ pub(super) fn fill_in_room(views: &mut [BackendView], books: &[Books]) {
 
 impl Engine {
     /// What is done about bytes whose commit failed.
-    pub(super) async fn unannounced_not_committed(&self, written: &WrittenBytes, error: &CatalogError, ended: &Ended) {
+    pub(super) async fn unannounced_not_committed(&self, staged: &Staged, error: &CatalogError, ended: &Ended) {
         match error {
             // They may be committed: queueing them could delete an object's only copy.
-            CatalogError::Unknown(why) => self.sound_alarm(&written.staged, why),
-            _ => self.queue_unannounced(&written.staged, ended).await,
+            CatalogError::Unknown(why) => self.sound_alarm(staged, why),
+            _ => self.queue_unannounced(staged, ended).await,
         }
     }
 

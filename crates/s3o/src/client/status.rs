@@ -40,9 +40,10 @@ fn render(status: &Value) -> String {
             cell(&backend["draining"]),
         ]);
     }
-    let mut buckets = Table::new(&["BUCKET", "OBJECTS", "BYTES"]);
+    let mut buckets = Table::new(&["BUCKET", "OBJECTS", "BYTES", "SAVED"]);
     for bucket in rows(&status["buckets"]) {
-        buckets.row(vec![cell(&bucket["name"]), cell(&bucket["objects"]), bytes(&bucket["bytes"])]);
+        let (held, saved) = (bytes(&bucket["bytes"]), bytes(&bucket["saved"]));
+        buckets.row(vec![cell(&bucket["name"]), cell(&bucket["objects"]), held, saved]);
     }
     let queues = &status["queues"];
     let waiting = format!(
@@ -75,7 +76,7 @@ mod tests {
         let text = render(&json!({
             "backends": [{"name": "disk", "used": 2048, "limit": null, "orphan": 0, "reserved": 0, "objects": null,
                           "health": "frozen", "frozen": "wrong disk", "draining": false}],
-            "buckets": [{"name": "photos", "objects": 3, "bytes": 10}],
+            "buckets": [{"name": "photos", "objects": 3, "bytes": 10, "saved": 3072}],
             "queues": {"cleanup": 1, "dead_letters": 4, "intents": 2, "uploads": 3,
                        "oldest_due_seconds": {"cleanup": 71.6, "pending_intents": 0.0}},
             "workers": [{"name": "cleanup"}],
@@ -84,6 +85,7 @@ mod tests {
             "2.0 KiB",
             "frozen: wrong disk",
             "photos",
+            "3.0 KiB",
             "1 cleanups, 4 dead letters, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",
             "cleanup",
         ] {

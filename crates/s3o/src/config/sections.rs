@@ -179,10 +179,10 @@ fn access_key(section: Section<'_>) -> Option<AccessKey> {
 
 fn bucket(section: Section<'_>) -> Option<(BucketName, BucketSettings)> {
     let name = section.required("name", |text| text.parse().map_err(|e: s3o_model::names::InvalidName| e.to_string()));
-    section.only("dedup", "false");
+    let dedup = section.read("dedup", flag).unwrap_or(false);
     section.not_built(&["default_ttl", "replication_factor"]);
     section.finish();
-    Some((name?, BucketSettings::default()))
+    Some((name?, BucketSettings { dedup, ..BucketSettings::default() }))
 }
 
 fn backend(section: Section<'_>) -> Option<BackendConfig> {
@@ -211,7 +211,6 @@ fn s3_options(section: &Section<'_>) -> Option<S3Options> {
     let bucket = section.required("bucket", not_empty);
     let access_key_id = section.required("access_key_id", not_empty);
     let secret = section.required("secret_access_key", not_empty);
-    let flag = |text: &str| text.parse().map_err(|_| format!("{text:?} is not true or false"));
     let path_style = section.read("path_style", flag).unwrap_or(true);
     let put_bytes_max = section.read("put_bytes_max", units::size).unwrap_or(PUT_BYTES_MAX);
     Some(S3Options {

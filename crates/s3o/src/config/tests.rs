@@ -97,6 +97,16 @@ fn lifecycle_rules_are_read_in_their_order() {
 }
 
 #[test]
+fn a_bucket_may_keep_equal_content_once() {
+    let buckets = "buckets: [{name: shared, dedup: true}, {name: plain, dedup: false}, {name: default}]\n";
+    let config = parse(&format!("{buckets}{DISK}")).expect("valid");
+    let dedup = |name: &str| config.buckets.of(&name.parse().expect("a name")).dedup;
+    assert_eq!([dedup("shared"), dedup("plain"), dedup("default")], [true, false, false]);
+    let faults = parse(&format!("buckets: [{{name: shared, dedup: often}}]\n{DISK}")).expect_err("not a flag");
+    assert!(faults.contains("buckets[0].dedup: "), "{faults}");
+}
+
+#[test]
 fn names_are_used_once() {
     let twice = "backends: [{name: a, kind: fs, root: x}, {name: a, kind: fs, root: y}]\n";
     assert!(parse(twice).expect_err("twice").contains("used twice"));

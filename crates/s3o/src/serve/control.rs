@@ -107,7 +107,7 @@ fn bucket(name: &str, counts: Option<&Counts>) -> BucketStatus {
         name: name.to_owned(),
         objects: count.map(|count| count.objects),
         bytes: count.map(|count| count.bytes),
-        saved: None,
+        saved: count.map(|count| count.saved),
     }
 }
 

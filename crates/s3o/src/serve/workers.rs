@@ -84,6 +84,7 @@ fn pending_reaper(parts: &Parts<'_>) -> Scheduled {
         objects: Arc::clone(catalog) as _,
         fleet: Arc::clone(fleet),
         identity: Arc::clone(identity),
+        configured: config.buckets.clone(),
         ids: ground.ids.clone(),
         metrics: ground.intent_metrics.clone(),
         settings: ReaperSettings {

@@ -6,7 +6,7 @@ use s3o_catalog::{CommitPut, Error as CatalogError, Landed, PutRow, Verdict};
 use s3o_engine::digest::Digests;
 use s3o_engine::reread;
 use s3o_model::etag::ETag;
-use s3o_model::ids::{ClaimToken, ContentId, VersionId};
+use s3o_model::ids::{BucketId, ClaimToken, ContentId, VersionId};
 use s3o_model::intent::{Draft, Expired};
 use s3o_model::recovery::{Look, Resolution, after_a_look, rest, without_a_look};
 
@@ -91,6 +91,7 @@ impl PendingReaper {
             content: ContentId::new(self.ids.fresh()),
             md5: digests.md5,
             sha256: Some(digests.sha256),
+            dedup: self.dedup_bucket(first),
             row: PutRow {
                 bucket: first.bucket,
                 key: first.key.clone(),
@@ -109,6 +110,12 @@ impl PendingReaper {
             Err(CatalogError::Guard(verdict)) => self.abandon(token, first, refusal(verdict)).await,
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The bucket of a write, where it keeps equal content once.
+    fn dedup_bucket(&self, write: &Expired) -> Option<BucketId> {
+        let name = write.bucket_name.as_ref()?.parse().ok()?;
+        self.configured.of(&name).dedup.then_some(write.bucket)
     }
 
     async fn abandon(

@@ -39,7 +39,7 @@ impl Scene {
     pub async fn commit_part(&self, intent: &Intent) -> Result<ContentId, Error> {
         let IntentKind::Part { upload, number } = intent.kind else { panic!("not a part") };
         let content = self.content();
-        let source = PartSource::Written { landed: announced(intent.write, 1), sha256: None };
+        let source = PartSource::Written { landed: announced(intent.write, 1), sha256: None, dedup: None };
         let part = self.part_of(upload, number, (content, intent.size_bytes), source);
         self.catalog.commit_part(part).await.map(|_| content)
     }
