@@ -4,6 +4,7 @@
 #
 # S3O_BENCH_SECTIONS   what to measure (default: all; ten to fifteen minutes on two processors after the build):
 #                      requests  every kind of request, in turns with a SeaweedFS where scripts/setup.sh has installed one
+#                      cache     scripts/bench_cache.sh
 #                      catalogs  scripts/bench_catalogs.sh
 #                      deletes   scripts/bench_deletes.sh
 #                      intents   scripts/bench_intents.sh
@@ -15,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo build --release --bin s3o
-sections="${S3O_BENCH_SECTIONS:-requests catalogs deletes intents queue}"
+sections="${S3O_BENCH_SECTIONS:-requests cache catalogs deletes intents queue}"
 if [ $# -eq 0 ]; then
     set -- --sizes 4KiB,1MiB --concurrency 1,16,64 --duration 3s
 else
@@ -43,7 +44,7 @@ measure_requests() (
 for section in ${sections//,/ }; do
     case "$section" in
         requests) measure_requests "$@" ;;
-        catalogs | deletes | intents | queue) "scripts/bench_$section.sh" ;;
+        cache | catalogs | deletes | intents | queue) "scripts/bench_$section.sh" ;;
         *)
             echo "bench: there is no section $section" >&2
             exit 2

@@ -17,6 +17,9 @@ stop_what_was_started() {
     if [ -d "$scratch/postgres/data" ]; then
         scripts/postgres.sh stop "$scratch/postgres" || true
     fi
+    if [ -f "$scratch/redis/pid" ]; then
+        scripts/redis.sh stop "$scratch/redis" || true
+    fi
     rm -rf "$scratch"
     exit "$status"
 }

@@ -10,6 +10,7 @@ requirements=tests/blackbox/requirements.txt
 missing=()
 command -v restic >/dev/null || missing+=(restic)
 command -v strace >/dev/null || missing+=(strace)
+command -v redis-server >/dev/null || missing+=(redis-server)
 compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
 if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     missing+=(python3 python3-venv)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test: installs what is missing, builds once, starts a throw-away S3 server and PostgreSQL, runs the suites, says how long
-# each took, stops what it started. Fails if any suite failed.
+# Every test: installs what is missing, builds once, starts a throw-away S3 server, PostgreSQL and Redis, runs the suites, says
+# how long each took, stops what it started. Fails if any suite failed.
 #
 # S3O_BIN       the binary that the black-box tests drive (default: the one built here)
 # S3O_SUITES    suites to run, by name (default: all of them; chaos is a part of alone)
@@ -26,6 +26,9 @@ stop_what_was_started() {
     fi
     if [ -d "$scratch/postgres/data" ]; then
         scripts/postgres.sh stop "$scratch/postgres" || true
+    fi
+    if [ -f "$scratch/redis/pid" ]; then
+        scripts/redis.sh stop "$scratch/redis" || true
     fi
     rm -rf "$scratch"
     exit "$status"
@@ -77,8 +80,13 @@ start_postgres() {
     export S3O_TEST_POSTGRES_URL
 }
 
+start_redis() {
+    S3O_TEST_REDIS_URL="$(scripts/redis.sh start "$scratch/redis")"
+    export S3O_TEST_REDIS_URL
+}
+
 start_servers() {
-    start_seaweed && start_postgres
+    start_seaweed && start_postgres && start_redis
 }
 
 rust_tests() {

@@ -12,8 +12,10 @@ const LINE_CHARACTERS_MAX: usize = 130;
 const EMPTY_WORDS: [&str; 5] = ["manager", "helper", "util", "process_", "do_"];
 
 /// What may appear only below certain folders.
-const ROOMS: [(&str, &[&str]); 9] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("rusqlite", &["crates/catalog/"]),
+    ("redis::aio", &["crates/cache/src/redis"]),
+    ("quick_cache", &["crates/cache/src/memory"]),
     ("s3s::", &["crates/server/src/s3/"]),
     ("hyper_rustls", &["crates/backend/src/s3/"]),
     ("StatusCode", &["crates/server/", "crates/backend/src/s3/", "crates/s3o/src/bench"]),

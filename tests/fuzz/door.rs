@@ -262,6 +262,7 @@ async fn open_engine(
         cleanup_bell: Arc::default(),
         metrics: IntentMetrics::default(),
         alarm: Arc::new(()),
+        cache: None,
     });
     (engine, memory)
 }

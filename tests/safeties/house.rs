@@ -96,6 +96,7 @@ impl Shared {
             cleanup_bell: self.bell.clone(),
             metrics: IntentMetrics::default(),
             alarm: Arc::new(()),
+            cache: None,
         })
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::StreamExt as _;
 use s3o_backend::SharedBackend;
+use s3o_cache::CacheSettings;
 use s3o_catalog::unit::Statement;
 use s3o_catalog::{Driver, Mode};
 use s3o_engine::multipart::{UploadRef, UploadsQuery};
@@ -37,6 +38,9 @@ const CLIENTS: usize = 4;
 const SMALL_SITE_BYTES: u64 = 12_000;
 /// The second takes larger bodies in parts only.
 const PUT_BYTES_MAX: u64 = 1_000;
+
+/// Room for some of the small bodies, for less time than a seed takes.
+const CACHE: CacheSettings = CacheSettings { max_bytes: 8_000, object_bytes_max: 3_000, ttl: Duration::from_mins(2) };
 
 /// How far the clock jumps ahead in one life at most, unless the seed is about just that: a call
 /// that hangs meanwhile still ends within the time that a write may be late.
@@ -103,8 +107,10 @@ impl Simulation {
         let clients = (0..CLIENTS).map(memory).map(|memory| Arc::new(Mutex::new(memory))).collect();
         let storm = Arc::new(Storm::new(rng.fork(), journal.clone()));
         let entropy = Arc::new(SeededEntropy::new(rng.u64(..)));
-        let world = World::new(clock, entropy, sites);
+        let mut world = World::new(clock, entropy, sites);
         world.keep_once(bucket(), dedup);
+        // In half of the seeds; one so small that bodies come and go.
+        world.cache = (seed % 2 == 1).then_some(CACHE);
         Self {
             world,
             sky: sky.clone(),

@@ -10,6 +10,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use s3o_backend::Memory;
 use s3o_backend::layers::Flaky;
+use s3o_cache::CacheSettings;
 use s3o_catalog::unit::Unit;
 use s3o_catalog::{Catalog, Cleanups, Driver, Mode};
 use s3o_engine::multipart::{UploadRef, UploadsQuery};
@@ -71,6 +72,14 @@ impl Ground {
     #[must_use]
     pub fn with_dedup(self, dedup: bool) -> Self {
         self.world.keep_once(bucket(), dedup);
+        self
+    }
+
+    /// The same world, whose processes keep bodies at hand.
+    #[must_use]
+    pub fn with_cache(mut self, settings: CacheSettings) -> Self {
+        let world = Arc::get_mut(&mut self.world).expect("nobody lives there yet");
+        world.cache = Some(settings);
         self
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_backend::{Fleet, SharedBackend};
+use s3o_cache::{Cache, CacheParts};
 use s3o_catalog::{Catalog, Cleanups, Driver, Error, Identities as _, Intents as _, Quotas as _};
 use s3o_engine::{Engine, EngineParts, IntentMetrics, Settings};
 use s3o_model::backoff::Backoff;
@@ -44,6 +45,8 @@ pub struct Process {
     pub office: DeadLetterOffice,
     /// What checks the invariants.
     pub verifier: Verifier,
+    /// What keeps bodies at hand, where the world wants that.
+    pub cache: Option<Arc<Cache>>,
     parts: Parts,
 }
 
@@ -68,8 +71,10 @@ impl Process {
             max_age: HashMap::default(),
         }));
         let instance = InstanceId::new(ids.fresh());
+        let cache = world.cache.map(|settings| CacheParts { settings, shared: None, clock: clock.clone() });
+        let cache = cache.map(|parts| Arc::new(Cache::new(parts)));
         let (configured, bell) = (world.configured.clone(), Arc::default());
-        let parts = Parts { clock, entropy, catalog, fleet, ids, identity, instance, configured, bell };
+        let parts = Parts { clock, entropy, catalog, fleet, ids, identity, instance, configured, bell, cache };
         Ok(Self {
             engine: parts.engine(),
             workers: parts.workers(),
@@ -77,6 +82,7 @@ impl Process {
             catalog: parts.catalog.clone(),
             office: parts.office(),
             verifier: parts.verifier(),
+            cache: parts.cache.clone(),
             parts,
         })
     }
@@ -110,6 +116,7 @@ struct Parts {
     instance: InstanceId,
     configured: Shared<ConfiguredBuckets>,
     bell: Arc<Notify>,
+    cache: Option<Arc<Cache>>,
 }
 
 impl Parts {
@@ -143,6 +150,7 @@ impl Parts {
             cleanup_bell: self.bell.clone(),
             metrics: IntentMetrics::default(),
             alarm: Arc::new(()),
+            cache: self.cache.clone(),
         })
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use s3o_backend::layers::Flaky;
 use s3o_backend::{Memory, SharedBackend};
+use s3o_cache::CacheSettings;
 use s3o_catalog::{Driver, Error, Mode, Sqlite, SqliteOptions};
 use s3o_model::bucket::{BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, ManualClock, Timestamp};
@@ -22,6 +23,8 @@ pub struct World {
     pub sites: Vec<Site>,
     /// How buckets are configured.
     pub configured: Shared<ConfiguredBuckets>,
+    /// How bodies are kept at hand, if they are.
+    pub cache: Option<CacheSettings>,
     folder: TempDir,
 }
 
@@ -59,7 +62,7 @@ impl World {
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, sites: Vec<Site>) -> Self {
         let folder = scratch();
         std::fs::write(folder.path().join("catalog.db"), empty_catalog()).expect("a file");
-        Self { clock, entropy, sites, configured: Shared::default(), folder }
+        Self { clock, entropy, sites, configured: Shared::default(), cache: None, folder }
     }
 
     /// Has a bucket keep equal content once, or not.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_backend::fleet::Fleet;
+use s3o_cache::Cache;
 use s3o_catalog::{Buckets, Catalog, Committed, Intents, Lifecycles, Objects, Quotas, Resolved, Uploads};
 use s3o_model::bucket::{Bucket, BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, Timestamp};
@@ -15,6 +16,7 @@ use s3o_model::shared::Shared;
 use tokio::sync::Notify;
 
 use crate::Error;
+use crate::cached::Forgetting;
 use crate::leases::Leases;
 use crate::metrics::IntentMetrics;
 use crate::tasks::Tasks;
@@ -68,6 +70,8 @@ pub struct Parts {
     pub metrics: IntentMetrics,
     /// Hears of bytes that no row knows of.
     pub alarm: Arc<dyn OrphanAlarm>,
+    /// Keeps small bodies at hand, where that is wanted.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// Does what requests ask. Clones are the same engine.
@@ -90,6 +94,7 @@ pub struct Engine {
     pub(crate) tasks: Tasks,
     pub(crate) metrics: IntentMetrics,
     pub(crate) alarm: Arc<dyn OrphanAlarm>,
+    pub(crate) cache: Option<Arc<Cache>>,
     clock: Arc<dyn Clock>,
     cleanup_bell: Arc<Notify>,
 }
@@ -98,7 +103,11 @@ impl Engine {
     /// An engine of these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { catalog, fleet, ids, clock, instance, settings, configured, cleanup_bell, metrics, alarm } = parts;
+        let Parts { catalog, fleet, ids, clock, instance, settings, configured, cleanup_bell, metrics, alarm, cache } =
+            parts;
+        if let Some(cache) = &cache {
+            catalog.tell_of_condemned(Arc::new(Forgetting(Arc::clone(cache))));
+        }
         Self {
             buckets: catalog.clone(),
             objects: catalog.clone(),
@@ -116,6 +125,7 @@ impl Engine {
             tasks: Tasks::default(),
             metrics,
             alarm,
+            cache,
             clock,
             cleanup_bell,
         }

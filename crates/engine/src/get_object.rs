@@ -45,7 +45,7 @@ impl Engine {
     async fn open(&self, get: &GetObject) -> Result<Opened, Error> {
         let resolved = self.find(&get.bucket, &get.key).await?;
         let found = self.found(get, &resolved).await?;
-        let body = self.read(source_of(resolved)?, found.range).await?;
+        let body = self.read_object(resolved, found.range).await?;
         Ok(Opened { found, body })
     }
 }

@@ -6,6 +6,7 @@
 mod body;
 mod bucket_tags;
 mod buckets;
+mod cached;
 mod copy_object;
 mod delete_object;
 mod delete_objects;

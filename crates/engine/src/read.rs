@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, Span};
@@ -65,9 +65,23 @@ impl Engine {
         Ok(Box::pin(unfold(Some(reading), |reading| async move { reading?.next().await })))
     }
 
-    /// Opens a segment at the first of its copies that answers.
-    async fn open_segment(&self, segment: &mut Segment) -> Result<ByteStream, Error> {
-        let mut failure = Error::Damaged("no copy of the content is known".to_owned());
+    /// Reads all of a source that is small enough to be held at once.
+    pub(crate) async fn read_all(&self, source: Source, size_bytes: u64) -> Result<Bytes, Error> {
+        let mut reading = Reading::new(self.clone(), source, ByteRange::whole(size_bytes));
+        let size = usize::try_from(size_bytes).map_err(|_| Error::Internal("too large to be held".to_owned()))?;
+        // Chunks may be small views of large buffers, and what is kept is counted by its length.
+        let mut body = BytesMut::with_capacity(size);
+        while let Some(chunk) = reading.next_chunk().await? {
+            body.extend_from_slice(&chunk);
+        }
+        if body.len() != size {
+            return Err(Error::Damaged(format!("{} of {size_bytes} bytes were read", body.len())));
+        }
+        Ok(body.freeze())
+    }
+
+    /// Opens a segment at the first of its copies that answers; `failure` is what it means if there is none left.
+    async fn open_segment(&self, segment: &mut Segment, mut failure: Error) -> Result<ByteStream, Error> {
         while let Some(location) = segment.locations.pop_front() {
             let Some(backend) = self.fleet.get(&location.backend) else {
                 failure = Error::Away(format!("backend {} is not configured", location.backend));
@@ -118,7 +132,8 @@ impl Reading {
             self.plan().await?;
         }
         let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
-        let stream = self.engine.open_segment(&mut segment).await?;
+        let unknown = Error::Damaged("no copy of the content is known".to_owned());
+        let stream = self.engine.open_segment(&mut segment, unknown).await?;
         self.current = Some((segment, stream));
         Ok(true)
     }
@@ -166,17 +181,17 @@ impl Reading {
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "copy broke off, trying the next one");
-                    self.resume().await?;
+                    self.resume(Error::Away(format!("the last copy broke off: {error}"))).await?;
                 }
-                None => self.resume().await?,
+                None => self.resume(Error::Damaged("the last copy ended early".to_owned())).await?,
             }
         }
     }
 
     /// Goes on with another copy at the byte where this one broke.
-    async fn resume(&mut self) -> Result<(), Error> {
+    async fn resume(&mut self, failure: Error) -> Result<(), Error> {
         if let Some((mut segment, _)) = self.current.take() {
-            let stream = self.engine.open_segment(&mut segment).await?;
+            let stream = self.engine.open_segment(&mut segment, failure).await?;
             self.current = Some((segment, stream));
         }
         Ok(())

@@ -16,6 +16,7 @@ pub mod entropy;
 pub mod etag;
 pub mod ids;
 pub mod intent;
+pub mod keeping;
 pub mod lifecycle;
 pub mod listing;
 pub mod multipart;

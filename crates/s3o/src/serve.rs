@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use s3o_cache::Cache;
 use s3o_catalog::Buckets as _;
 use s3o_engine::{Engine, IntentMetrics};
 use s3o_model::clock::{Clock, SystemClock};
@@ -121,7 +122,8 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let identity = open::identity(&config, &catalog, &fleet, &ground).await?;
     // Those that do not answer in time are tried again beside everything else.
     tokio::time::timeout(ATTACH_WAIT_MAX, identity.attach()).await.unwrap_or_default();
-    let engine = open::engine(&config, &catalog, &fleet, &ground);
+    let cache = open::cache(&config, &catalog, &ground).await?;
+    let engine = open::engine(&config, &catalog, &fleet, cache.clone(), &ground);
     for bucket in config.buckets.names() {
         catalog.create_bucket(bucket).await.map_err(|error| Failure::of("catalog", error))?;
     }
@@ -148,6 +150,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         office: queues::open_office(&catalog, &fleet, &identity, &ground),
         verifier: control::verifier(&catalog, &fleet, &identity),
         instance: ground.instance,
+        cache: cache.clone(),
     });
     let token = AdminToken::new(config.admin.token.as_deref().unwrap_or_default());
     let router = admin::router(AdminParts {
@@ -187,7 +190,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         config,
     };
     let (stopping, stopped) = watch::channel(false);
-    let upkeep = tokio::spawn(upkeep(engine.clone(), identity, reload, hang_ups));
+    let upkeep = tokio::spawn(upkeep(engine.clone(), identity, cache, (reload, hang_ups)));
     let workers = tokio::spawn(runner.serve(stopped.clone()));
     let s3 = tokio::spawn(listener::serve(s3_socket, door, told(stopped.clone()), DRAIN_MAX));
     let admin = tokio::spawn(listener::serve(admin_socket, listener::router_service(router), told(stopped), DRAIN_MAX));
@@ -207,8 +210,20 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
 }
 
 /// What goes on beside requests and workers, for as long as the process lives.
-async fn upkeep(engine: Engine, identity: Arc<Identity>, reload: Reload, hang_ups: Signal) {
-    tokio::join!(engine.keep_leases(), attach_until_all(&identity), reload.whenever_asked(hang_ups));
+async fn upkeep(engine: Engine, identity: Arc<Identity>, cache: Option<Arc<Cache>>, reload: (Reload, Signal)) {
+    let (reload, hang_ups) = reload;
+    tokio::join!(
+        engine.keep_leases(),
+        attach_until_all(&identity),
+        keep_cache(cache.as_deref()),
+        reload.whenever_asked(hang_ups)
+    );
+}
+
+async fn keep_cache(cache: Option<&Cache>) {
+    if let Some(cache) = cache {
+        cache.upkeep().await;
+    }
 }
 
 async fn attach_until_all(identity: &Identity) {

@@ -54,8 +54,9 @@ fn render(status: &Value) -> String {
         cell(&queues["uploads"])
     );
     let due = overdue(&queues["oldest_due_seconds"]);
+    let cache = cached(&status["cache"]);
     let workers = workers::render(rows(&status["workers"]));
-    format!("{}\n{}\n{waiting}{due}\n\n{workers}", backends.render(), buckets.render())
+    format!("{}\n{}\n{waiting}{due}{cache}\n\n{workers}", backends.render(), buckets.render())
 }
 
 /// Queues whose oldest row is due, and for how long.
@@ -64,6 +65,26 @@ fn overdue(ages: &Value) -> String {
     let due: Vec<_> =
         ages.filter(|(_, age)| *age > 0.0).map(|(queue, age)| format!("{queue} for {age:.0} s")).collect();
     if due.is_empty() { String::new() } else { format!("\ndue: {}", due.join(", ")) }
+}
+
+/// What the cache holds and how often it helped, where there is one.
+fn cached(cache: &Value) -> String {
+    if cache.is_null() {
+        return String::new();
+    }
+    let shared = match cache["shared"].as_str() {
+        Some("ok") => format!(", {} of the misses answered by the shared cache", cell(&cache["shared_hits"])),
+        Some("away") => ", the shared cache is away".to_owned(),
+        Some(_) | None => String::new(),
+    };
+    format!(
+        "\ncache: {} bodies, {} of {}, {} hits, {} misses{shared}",
+        cell(&cache["entries"]),
+        bytes(&cache["bytes"]),
+        bytes(&cache["limit"]),
+        cell(&cache["hits"]),
+        cell(&cache["misses"])
+    )
 }
 
 #[cfg(test)]
@@ -79,6 +100,8 @@ mod tests {
             "buckets": [{"name": "photos", "objects": 3, "bytes": 10, "saved": 3072}],
             "queues": {"cleanup": 1, "dead_letters": 4, "intents": 2, "uploads": 3,
                        "oldest_due_seconds": {"cleanup": 71.6, "pending_intents": 0.0}},
+            "cache": {"entries": 5, "bytes": 2048, "limit": 1_048_576, "hits": 9, "misses": 4, "shared_hits": 3,
+                      "shared": "ok"},
             "workers": [{"name": "cleanup"}],
         }));
         for part in [
@@ -87,6 +110,7 @@ mod tests {
             "photos",
             "3.0 KiB",
             "1 cleanups, 4 dead letters, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",
+            "cache: 5 bodies, 2.0 KiB of 1.0 MiB, 9 hits, 4 misses, 3 of the misses answered by the shared cache",
             "cleanup",
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");

@@ -1,6 +1,7 @@
 //! Configuration: what the file says becomes validated values, or a list of every fault with its
 //! path. Settings of parts that are not built yet are refused by name.
 
+mod cache;
 mod faults;
 mod read;
 mod restart;
@@ -21,6 +22,7 @@ use s3o_model::names::BackendName;
 use s3o_model::recovery::Recovery;
 use s3o_server::s3::AccessKey;
 
+pub use cache::{Cache, Shared};
 pub use faults::Faults;
 pub use restart::keep_until_restart;
 
@@ -47,6 +49,8 @@ pub struct Config {
     pub lifecycle: Lifecycle,
     /// How often the smaller workers look.
     pub upkeep: Upkeep,
+    /// How bodies are kept at hand.
+    pub cache: Cache,
     /// The file of the audit trail.
     pub audit: PathBuf,
 }

@@ -12,6 +12,7 @@ pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static
     kept.part("server.max_concurrent_requests", now, then);
     kept.part("admin.listen", &running.admin.listen, &mut wanted.admin.listen);
     kept.part("database", &running.database, &mut wanted.database);
+    kept.part("cache", &running.cache, &mut wanted.cache);
     kept.part("audit.path", &running.audit, &mut wanted.audit);
     let then = same_backends(&running.backends, &wanted.backends);
     if !is_same_fleet(&running.backends, &wanted.backends) {

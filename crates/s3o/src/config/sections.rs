@@ -16,6 +16,7 @@ use s3o_model::recovery::Recovery;
 use s3o_server::s3::{Access, AccessKey};
 use serde_json::Value;
 
+use super::cache;
 use super::faults::Faults;
 use super::read::Section;
 use super::{
@@ -33,8 +34,7 @@ const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 11] = [
-    "redis",
+const NOT_BUILT: [&str; 9] = [
     "expiry",
     "replication",
     "rebalance",
@@ -43,7 +43,6 @@ const NOT_BUILT: [&str; 11] = [
     "integrity",
     "usage_flush",
     "circuit_breaker",
-    "cache",
     "notifications",
 ];
 
@@ -66,6 +65,7 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
             watchdog: interval(root.section("watchdog"), MINUTE),
             identity: interval(root.section("identity"), HOUR),
         },
+        cache: cache::cache(root.section("cache"), root.section("redis")),
         audit: audit(root.section("audit")),
     };
     let routing = root.section("routing");
@@ -248,7 +248,7 @@ fn recovery(text: &str) -> Result<Recovery, String> {
     }
 }
 
-fn flag(text: &str) -> Result<bool, String> {
+pub(super) fn flag(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| "must be true or false".to_owned())
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use s3o_backend::Fleet;
+use s3o_cache::Cache;
 use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, DeadLetters as _, OldestDue, Quotas as _};
 use s3o_model::ids::InstanceId;
 use s3o_model::names::BackendName;
 use s3o_model::quota::Books;
 use s3o_server::admin::{
-    AcceptError, BackendControl, BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Readiness, Status,
-    StatusSource, VerifyControl, WorkerControl, WorkerError,
+    AcceptError, BackendControl, BackendStatus, BucketStatus, CacheStatus, Health, OldestDueStatus, QueueStatus,
+    Readiness, SharedHealth, Status, StatusSource, VerifyControl, WorkerControl, WorkerError,
 };
 use s3o_workers::{DeadLetterOffice, Error, Identity, Runner, SharedRules, Verifier, VerifierParts};
 use serde_json::Value;
@@ -37,6 +38,8 @@ pub struct Controls {
     pub verifier: Verifier,
     /// This process.
     pub instance: InstanceId,
+    /// What keeps bodies at hand.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// What checks the invariants of this catalog and these backends.
@@ -96,6 +99,7 @@ impl Controls {
             backends: books.iter().map(|books| self.backend(books, &written_off, counts)).collect(),
             buckets: buckets.iter().map(|found| bucket(found.name.as_str(), counts)).collect(),
             queues,
+            cache: self.cache.as_deref().map(cache),
             workers: self.views().await?,
         })
     }
@@ -108,6 +112,23 @@ fn bucket(name: &str, counts: Option<&Counts>) -> BucketStatus {
         objects: count.map(|count| count.objects),
         bytes: count.map(|count| count.bytes),
         saved: count.map(|count| count.saved),
+    }
+}
+
+fn cache(cache: &Cache) -> CacheStatus {
+    let standing = cache.standing();
+    CacheStatus {
+        entries: standing.entries,
+        bytes: standing.bytes,
+        limit: standing.max_bytes,
+        hits: standing.hits,
+        misses: standing.misses,
+        shared_hits: standing.shared_hits,
+        shared: match standing.shared_reachable {
+            None => SharedHealth::None,
+            Some(true) => SharedHealth::Ok,
+            Some(false) => SharedHealth::Away,
+        },
     }
 }
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_backend::Fleet;
+use s3o_cache::{Cache, CacheParts, CacheSettings, Redis, Tier};
 use s3o_catalog::{
     Catalog, Identities as _, Intents as _, Locks, Mode, Postgres, PostgresLocks, PostgresOptions, ProcessLocks,
     Sqlite, SqliteOptions,
 };
 use s3o_engine::{Engine, EngineParts, Settings};
-use s3o_model::shared::Shared;
 use s3o_workers::{Identity, IdentityParts, Runner, RunnerParts};
 
 use super::{DRAIN_MAX, Ground, workers};
 use crate::cli::Failure;
-use crate::config::{Config, Database};
+use crate::config::{Config, Database, Shared};
 use crate::fleet::{self, Surroundings};
 use crate::gauges::BackendMeter;
 
@@ -67,8 +67,7 @@ pub(super) async fn identity(
     fleet: &Arc<Fleet>,
     ground: &Ground,
 ) -> Result<Arc<Identity>, Failure> {
-    let fresh = ground.ids.fresh().as_simple().to_string();
-    let cluster = catalog.cluster_id(&fresh).await.map_err(|error| Failure::of("catalog", error))?;
+    let cluster = cluster(catalog, ground).await?;
     Ok(Arc::new(Identity::new(IdentityParts {
         identities: catalog.clone(),
         fleet: Arc::clone(fleet),
@@ -80,7 +79,42 @@ pub(super) async fn identity(
     })))
 }
 
-pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, ground: &Ground) -> Engine {
+/// The cache, where one is wanted. Nothing is connected yet.
+pub(super) async fn cache(config: &Config, catalog: &Catalog, ground: &Ground) -> Result<Option<Arc<Cache>>, Failure> {
+    if !config.cache.enabled {
+        return Ok(None);
+    }
+    let shared: Option<Arc<dyn Tier>> = match &config.cache.shared {
+        Shared::None => None,
+        Shared::Redis { url } => {
+            let cluster = cluster(catalog, ground).await?;
+            let redis = Redis::new(url, &cluster).map_err(|error| Failure::of("redis.url", error))?;
+            Some(Arc::new(redis))
+        }
+    };
+    let settings = CacheSettings {
+        max_bytes: config.cache.max_bytes,
+        object_bytes_max: config.cache.object_bytes_max,
+        ttl: config.cache.ttl,
+    };
+    let cache = Arc::new(Cache::new(CacheParts { settings, shared, clock: Arc::clone(&ground.clock) }));
+    ground.with_registry(|registry| cache.register(registry));
+    Ok(Some(cache))
+}
+
+/// The name of all instances that share this catalog.
+async fn cluster(catalog: &Catalog, ground: &Ground) -> Result<String, Failure> {
+    let fresh = ground.ids.fresh().as_simple().to_string();
+    catalog.cluster_id(&fresh).await.map_err(|error| Failure::of("catalog", error))
+}
+
+pub(super) fn engine(
+    config: &Config,
+    catalog: &Arc<Catalog>,
+    fleet: &Arc<Fleet>,
+    cache: Option<Arc<Cache>>,
+    ground: &Ground,
+) -> Engine {
     Engine::new(EngineParts {
         catalog: Arc::clone(catalog),
         fleet: Arc::clone(fleet),
@@ -88,10 +122,11 @@ pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>, fleet: &Arc<Fleet>
         clock: Arc::clone(&ground.clock),
         instance: ground.instance,
         settings: engine_settings(config),
-        configured: Shared::new(config.buckets.clone()),
+        configured: s3o_model::shared::Shared::new(config.buckets.clone()),
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
         metrics: ground.intent_metrics.clone(),
         alarm: ground.audit.clone(),
+        cache,
     })
 }
 

@@ -33,7 +33,9 @@ pub use control::{
     VerifyControl, WorkerControl, WorkerError,
 };
 pub use metrics::{MetricsPage, Refresh};
-pub use status::{BackendStatus, BucketStatus, Health, OldestDueStatus, QueueStatus, Status};
+pub use status::{
+    BackendStatus, BucketStatus, CacheStatus, Health, OldestDueStatus, QueueStatus, SharedHealth, Status,
+};
 
 /// What the admin door answers from.
 #[derive(Clone)]

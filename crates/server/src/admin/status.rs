@@ -22,6 +22,8 @@ pub struct Status {
     pub buckets: Vec<BucketStatus>,
     /// What waits.
     pub queues: QueueStatus,
+    /// What is kept at hand; null where nothing is.
+    pub cache: Option<CacheStatus>,
     /// What happens by itself.
     pub workers: Vec<Value>,
 }
@@ -99,6 +101,38 @@ pub struct OldestDueStatus {
     pub pending_intents: f64,
     /// Multipart uploads that nobody works on.
     pub stale_multipart: f64,
+}
+
+/// What the cache of this instance holds and has answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// Bodies in memory.
+    pub entries: u64,
+    /// What they take.
+    pub bytes: u64,
+    /// What they may take.
+    pub limit: u64,
+    /// Reads that needed no backend and no shared cache.
+    pub hits: u64,
+    /// Reads that needed one.
+    pub misses: u64,
+    /// Of those, reads that the shared cache answered.
+    pub shared_hits: u64,
+    /// Whether there is a shared cache, and whether it answers.
+    pub shared: SharedHealth,
+}
+
+/// Whether there is a shared cache, and whether it answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SharedHealth {
+    /// There is none.
+    #[default]
+    None,
+    /// It answers.
+    Ok,
+    /// It does not; reads go on without it.
+    Away,
 }
 
 /// Answers with the status.

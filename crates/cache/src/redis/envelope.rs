@@ -1,0 +1,104 @@
+//! What stands before a body in Redis, so that nothing but that body is ever taken for it: a mark
+//! with the version of this format, the content, the length, and a checksum over all of it.
+
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
+use s3o_model::ids::ContentId;
+
+/// The mark; its last byte is the version of the format.
+const MARK: [u8; 4] = *b"s3o\x01";
+const CONTENT_AT: usize = MARK.len();
+const LENGTH_AT: usize = CONTENT_AT + 16;
+const CHECKSUM_AT: usize = LENGTH_AT + 8;
+const BODY_AT: usize = CHECKSUM_AT + 8;
+
+/// A body in its envelope.
+pub(super) fn seal(content: ContentId, body: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(BODY_AT + body.len());
+    value.extend_from_slice(&MARK);
+    value.extend_from_slice(content.uuid().as_bytes());
+    value.extend_from_slice(&(body.len() as u64).to_be_bytes());
+    let checksum = checksum(&value, body);
+    value.extend_from_slice(&checksum);
+    value.extend_from_slice(body);
+    value
+}
+
+/// The body out of its envelope, or what is wrong with it.
+pub(super) fn open(mut value: Vec<u8>, content: ContentId, size_bytes: u64) -> Result<Bytes, &'static str> {
+    if value.len() < BODY_AT || value[..CONTENT_AT] != MARK {
+        return Err("not an entry of this format");
+    }
+    if value[CONTENT_AT..LENGTH_AT] != *content.uuid().as_bytes() {
+        return Err("another content");
+    }
+    let is_length = |length: u64| value[LENGTH_AT..CHECKSUM_AT] == length.to_be_bytes();
+    if !is_length(size_bytes) || !is_length((value.len() - BODY_AT) as u64) {
+        return Err("another length");
+    }
+    if value[CHECKSUM_AT..BODY_AT] != checksum(&value[..CHECKSUM_AT], &value[BODY_AT..]) {
+        return Err("another checksum");
+    }
+    // What is kept in memory is counted by its length.
+    value.shrink_to_fit();
+    Ok(Bytes::from(value).slice(BODY_AT..))
+}
+
+fn checksum(head: &[u8], body: &[u8]) -> [u8; 8] {
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+    digest.update(head);
+    digest.update(body);
+    digest.finalize().to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BODY_AT, CONTENT_AT, checksum, open, seal};
+    use s3o_model::ids::ContentId;
+    use uuid::Uuid;
+
+    const CONTENT: ContentId = ContentId::new(Uuid::from_u128(7));
+
+    #[test]
+    fn what_was_sealed_opens() {
+        for body in [vec![], b"a".to_vec(), vec![9; 70_000]] {
+            assert_eq!(open(seal(CONTENT, &body), CONTENT, body.len() as u64).expect("opens"), body);
+        }
+    }
+
+    #[test]
+    fn no_byte_can_change_unseen() {
+        let sealed = seal(CONTENT, b"abc");
+        for position in 0..sealed.len() {
+            let mut value = sealed.clone();
+            value[position] ^= 1;
+            assert!(open(value, CONTENT, 3).is_err(), "byte {position}");
+        }
+    }
+
+    #[test]
+    fn what_was_cut_or_grew_does_not_open() {
+        let sealed = seal(CONTENT, b"abc");
+        for length in 0..sealed.len() {
+            assert!(open(sealed[..length].to_vec(), CONTENT, 3).is_err(), "{length} bytes");
+        }
+        assert!(open([&sealed[..], b"d"].concat(), CONTENT, 3).is_err());
+        assert!(open([&sealed[..], b"d"].concat(), CONTENT, 4).is_err());
+    }
+
+    #[test]
+    fn the_body_of_another_does_not_open() {
+        let other = ContentId::new(Uuid::from_u128(8));
+        assert_eq!(open(seal(other, b"abc"), CONTENT, 3), Err("another content"));
+        assert_eq!(open(seal(CONTENT, b"abc"), CONTENT, 4), Err("another length"));
+    }
+
+    #[test]
+    fn a_later_format_does_not_open() {
+        let mut value = seal(CONTENT, b"abc");
+        value[CONTENT_AT - 1] = 2;
+        let right = checksum(&value[..BODY_AT - 8], b"abc");
+        value[BODY_AT - 8..BODY_AT].copy_from_slice(&right);
+        assert_eq!(open(value, CONTENT, 3), Err("not an entry of this format"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Reading through the cache: the catalog has said which content an object is, so a body that is at
+//! hand under that content's name is the right one, and only the backend is spared.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use s3o_backend::ByteStream;
+use s3o_cache::{Cache, Wanted};
+use s3o_catalog::{CondemnedObserver, Resolved, WholeContent};
+use s3o_model::etag::{ETag, Md5};
+use s3o_model::ids::ContentId;
+use s3o_model::multipart::PART_NUMBER_MAX;
+use s3o_model::object::Object;
+use s3o_model::range::ByteRange;
+
+use crate::digest::md5_of;
+use crate::get_object::source_of;
+use crate::read::Source;
+use crate::{Engine, Error};
+
+/// Up to this size hashing is cheaper than handing the bytes to another thread.
+const INLINE_BYTES_MAX: usize = 128 * 1024;
+
+/// Has condemned content forgotten.
+pub(crate) struct Forgetting(pub(crate) Arc<Cache>);
+
+impl CondemnedObserver for Forgetting {
+    fn condemned(&self, contents: &[ContentId]) {
+        self.0.forget(contents);
+    }
+}
+
+impl Engine {
+    /// Streams a range of an object, out of its body where that is at hand or worth keeping.
+    pub(crate) async fn read_object(&self, resolved: Resolved, range: ByteRange) -> Result<ByteStream, Error> {
+        match self.cached_body(&resolved, range).await? {
+            Some(body) => Ok(Box::pin(futures_util::stream::once(std::future::ready(Ok(cut(&body, range)))))),
+            None => self.read(source_of(resolved)?, range).await,
+        }
+    }
+
+    async fn cached_body(&self, resolved: &Resolved, range: ByteRange) -> Result<Option<Bytes>, Error> {
+        let (Some(cache), Some(object)) = (&self.cache, &resolved.object) else { return Ok(None) };
+        if range.length == 0 || !cache.takes(object.size_bytes) {
+            return Ok(None);
+        }
+        let wanted = Wanted { content: object.content, size_bytes: object.size_bytes, expires_at: object.expires_at };
+        cache.body(&wanted, || self.load(object, resolved.whole.as_ref())).await
+    }
+
+    /// Reads a whole body that is what the catalog says.
+    async fn load(&self, object: &Object, whole: Option<&WholeContent>) -> Result<Bytes, Error> {
+        match whole {
+            Some(whole) => self.load_whole(object, whole).await,
+            None => self.load_joined(object).await,
+        }
+    }
+
+    /// A copy that is not what was written is passed over for the next one.
+    async fn load_whole(&self, object: &Object, whole: &WholeContent) -> Result<Bytes, Error> {
+        let mut locations = whole.locations.clone();
+        for _ in 0..locations.len().max(1) {
+            let source = Source::Whole { locations: locations.clone() };
+            let body = self.read_all(source, object.size_bytes).await?;
+            if digest(&body).await? == whole.md5 {
+                return Ok(body);
+            }
+            tracing::warn!(content = %object.content, first = ?locations.first(), "bytes are not what was written");
+            locations.rotate_left(1);
+        }
+        Err(Error::Damaged("no copy is what was written".to_owned()))
+    }
+
+    /// The digests of the parts make the `ETag`, so the `ETag` tells whether all parts are right.
+    async fn load_joined(&self, object: &Object) -> Result<Bytes, Error> {
+        let body = self.read_all(Source::Joined { content: object.content }, object.size_bytes).await?;
+        let parts = self.objects.numbered_pieces(object.content, 0, PART_NUMBER_MAX as usize).await?.pieces;
+        let mut digests = Vec::with_capacity(parts.len() * 16);
+        for part in &parts {
+            let range = ByteRange { start: part.start, length: part.length };
+            if range.end() > object.size_bytes {
+                return Err(Error::Damaged("a part lies outside its object".to_owned()));
+            }
+            digests.extend_from_slice(&digest(&cut(&body, range)).await?.0);
+        }
+        if ETag::of_parts(md5_of(&digests), parts.len()) != object.etag {
+            return Err(Error::Damaged("the parts are not what was written".to_owned()));
+        }
+        Ok(body)
+    }
+}
+
+/// A range of a body that it lies within.
+fn cut(body: &Bytes, range: ByteRange) -> Bytes {
+    let place = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(body.len());
+    body.slice(place(range.start)..place(range.end()))
+}
+
+async fn digest(body: &Bytes) -> Result<Md5, Error> {
+    if body.len() <= INLINE_BYTES_MAX {
+        return Ok(md5_of(body));
+    }
+    let body = body.clone();
+    let hashing = tokio::task::spawn_blocking(move || md5_of(&body));
+    hashing.await.map_err(|error| Error::Internal(format!("hashing stopped: {error}")))
+}
