@@ -27,6 +27,8 @@ pub struct Town {
     pub journal: Journal,
     /// Operations that are still to be started.
     pub budget: Mutex<u64>,
+    /// Whose turn it is to change rules.
+    pub rules: tokio::sync::Mutex<()>,
     /// Whether there are five mebibytes to copy parts from.
     pub has_big: bool,
     /// Whether the bucket keeps equal content once.
@@ -124,6 +126,7 @@ impl Client {
             57..67 => self.delete().await,
             67..71 => self.delete_many().await,
             71..79 => self.copy().await,
+            79..82 => self.change_rules().await,
             _ => self.multipart().await,
         }
     }

@@ -31,6 +31,8 @@ pub struct Ledger {
     keys: BTreeMap<&'static str, Key>,
     open: BTreeMap<Request, &'static str>,
     copies: Vec<OpenCopy>,
+    /// Rules that may be in force. They outlive every process.
+    removals: Vec<(Request, &'static str)>,
     requests: Request,
     /// Grows with every request that may change something.
     changes: u64,
@@ -94,6 +96,27 @@ impl Ledger {
         for (write, target) in copies {
             self.key(target).may_also_write(write, &values);
             self.tell_copies(target, &values, told);
+        }
+    }
+
+    /// From now on these keys may lose what they hold. How many rules may have been in force before is returned.
+    pub fn start_removals(&mut self, keys: impl Iterator<Item = &'static str>) -> usize {
+        let earlier = self.removals.len();
+        for key in keys {
+            self.changes += 1;
+            self.requests += 1;
+            let request = self.requests;
+            self.key(key).start_removal(request);
+            self.removals.push((request, key));
+        }
+        earlier
+    }
+
+    /// So many rules, the oldest, are not in force any more.
+    pub fn end_removals(&mut self, count: usize) {
+        let ended: Vec<_> = self.removals.drain(..count).collect();
+        for (request, key) in ended {
+            self.key(key).lost(request);
         }
     }
 

@@ -98,6 +98,7 @@ impl Simulation {
         let dedup = rng.bool();
         let town = Town {
             ledger: Mutex::new(Ledger::default()),
+            rules: tokio::sync::Mutex::default(),
             journal: journal.clone(),
             budget: Mutex::new(rng.u64(200..=240)),
             has_big,

@@ -13,6 +13,7 @@ mod ledger;
 mod life;
 mod model;
 mod requests;
+mod rules;
 mod sky;
 mod storm;
 mod upkeep;
@@ -29,9 +30,14 @@ use crate::journal::{Counts, Journal};
 use crate::sky::Sky;
 use crate::storm::KINDS;
 
-/// Ways in which a write that was cut off ends; each must be among what was simulated.
-const ENDS: [&str; 4] =
-    ["pending_reaper promoted", "pending_reaper dropped", "pending_reaper superseded", "pending_reaper ambiguous"];
+/// Ways in which a write that was cut off ends, and an object by a rule; each must be among what was simulated.
+const ENDS: [&str; 5] = [
+    "pending_reaper promoted",
+    "pending_reaper dropped",
+    "pending_reaper superseded",
+    "pending_reaper ambiguous",
+    "lifecycle deleted",
+];
 /// What happens to equal content, as often.
 const SHARED: [&str; 2] = ["content pinned", "content kept once"];
 const SEEDS_PER_SHARD: u64 = 500;

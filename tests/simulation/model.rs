@@ -46,6 +46,8 @@ enum Open {
     Write { values: BTreeSet<Value>, condition: Condition, promotable: bool },
     /// A write whose owner is gone: the reaper may promote it until another write takes effect.
     Abandoned { values: BTreeSet<Value>, condition: Condition },
+    /// A rule that removes whatever is there, at any moment, as often as it finds something.
+    Removal,
 }
 
 /// One possible state: what is there, and what the open requests that took effect saw or wrote.
@@ -83,6 +85,11 @@ impl Key {
         self.open.insert(request, Open::Write { values, condition, promotable });
     }
 
+    /// A rule comes into force.
+    pub fn start_removal(&mut self, request: Request) {
+        self.open.insert(request, Open::Removal);
+    }
+
     /// An open copy may find this at its source, too.
     pub fn may_also_write(&mut self, request: Request, more: &BTreeSet<Value>) {
         if let Some(Open::Write { values, .. }) = self.open.get_mut(&request) {
@@ -94,7 +101,7 @@ impl Key {
     pub fn possible(&self) -> BTreeSet<Value> {
         let written = self.open.values().filter_map(|open| match open {
             Open::Write { values, .. } | Open::Abandoned { values, .. } => Some(values),
-            Open::Read => None,
+            Open::Read | Open::Removal => None,
         });
         self.states.iter().map(|state| state.value).chain(written.flatten().copied()).collect()
     }
@@ -175,23 +182,31 @@ impl Key {
                 next.done.insert(request, state.value);
                 return vec![next];
             }
+            // It is not done with the first: what is written later may go, too.
+            Open::Removal if state.value.is_some() => return vec![self.written(state, None)],
+            Open::Removal => return Vec::new(),
             Open::Write { values, condition, .. } | Open::Abandoned { values, condition } => (values, condition),
         };
         if !condition.holds(state.value) {
             return Vec::new();
         }
         let written = values.iter().map(|value| {
-            let mut next = State { value: *value, done: state.done.clone() };
+            let mut next = self.written(state, *value);
             next.done.insert(request, *value);
-            // Whatever was abandoned before is superseded by this.
-            for (other, open) in &self.open {
-                if let Open::Abandoned { .. } = open {
-                    next.done.entry(*other).or_insert(None);
-                }
-            }
             next
         });
         written.collect()
+    }
+
+    /// The state once this is there. Whatever was abandoned before is superseded by it.
+    fn written(&self, state: &State, value: Value) -> State {
+        let mut next = State { value, done: state.done.clone() };
+        for (other, open) in &self.open {
+            if let Open::Abandoned { .. } = open {
+                next.done.entry(*other).or_insert(None);
+            }
+        }
+        next
     }
 
     /// An abandoned write that is over in every state is over.
@@ -272,6 +287,23 @@ mod tests {
         key.lost(1);
         put(&mut key, 2, Some(2));
         assert!(!sees(&mut key, 3, Some(1)));
+    }
+
+    #[test]
+    fn a_rule_removes_as_often_as_it_likes_until_it_ends() {
+        let mut key = Key::default();
+        put(&mut key, 1, Some(1));
+        key.start_removal(2);
+        assert!(sees(&mut key, 3, Some(1)));
+        assert!(sees(&mut key, 4, None));
+        put(&mut key, 5, Some(2));
+        assert!(sees(&mut key, 6, None));
+        put(&mut key, 7, Some(3));
+        assert!(sees(&mut key, 8, Some(3)));
+        key.lost(2);
+        put(&mut key, 9, Some(4));
+        assert!(sees(&mut key, 10, Some(4)));
+        assert!(!sees(&mut key, 11, None));
     }
 
     #[test]

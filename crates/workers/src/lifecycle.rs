@@ -4,10 +4,12 @@
 //! keys, a page at a time. The rules are read again before every page, and the units that remove look
 //! once more whether they still are in force, so that nothing goes by a rule that was changed.
 
+mod place;
 mod preview;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,13 +17,16 @@ use async_trait::async_trait;
 use s3o_catalog::{Authority, DueBatch, DueObject, DueRange, DueUpload, Lifecycles, RuledBucket, Verdict};
 use s3o_model::ids::{ClaimToken, IdSource};
 use s3o_model::lifecycle::{Rule, Subject, Threshold};
+use s3o_model::names::ObjectKey;
 use tokio::sync::Notify;
 
-use crate::{Error, Event, Report, Worker};
+use crate::{Error, Report, Worker};
 
+use place::{Cursor, Place, Position, place_in};
 pub use preview::{Preview, PreviewTotal, RulePreview, Sample, preview};
 pub use rules::{ConfiguredRules, RuleSource, SharedRules};
 use rules::{InForce, in_force};
+use told::{tell_aborted, tell_deleted};
 
 /// How many objects one page looks at, and one unit removes.
 const PAGE: usize = 1000;
@@ -38,37 +43,6 @@ pub struct Lifecycle {
     cleanup_bell: Arc<Notify>,
     position: Mutex<Position>,
     page: usize,
-}
-
-/// How far a walk through all rules has come.
-#[derive(Debug, Clone, Default)]
-struct Position {
-    /// Buckets up to this name are done.
-    after: String,
-    /// Where it is in the one behind them.
-    place: Option<Place>,
-}
-
-/// A place among the rules of a bucket.
-#[derive(Debug, Clone)]
-struct Place {
-    bucket: RuledBucket,
-    configured: Arc<ConfiguredRules>,
-    /// Which of the rules.
-    number: usize,
-    cursor: Cursor,
-    /// Whether the bucket was begun again because its rules changed. It is once; if they change again, the
-    /// next walk is for them, or one bucket could keep all others waiting.
-    again: bool,
-}
-
-/// A place in the range of a rule.
-#[derive(Debug, Clone)]
-enum Cursor {
-    /// Objects come first; from this key on.
-    Objects(Option<String>),
-    /// Then uploads; those behind this one.
-    Uploads(Option<DueUpload>),
 }
 
 /// Why a page was given up.
@@ -211,7 +185,7 @@ impl Lifecycle {
     }
 
     /// The configuration stays in force while its rules remove something; those of a bucket are guarded by the unit.
-    async fn delete(&self, place: &Place, batch: &DueBatch<'_>) -> Result<Vec<s3o_model::names::ObjectKey>, Fault> {
+    async fn delete(&self, place: &Place, batch: &DueBatch<'_>) -> Result<Vec<ObjectKey>, Fault> {
         let token = ClaimToken::new(self.ids.fresh());
         let _held = match batch.authority {
             Authority::Configuration => Some(self.rules.hold(&place.configured).await.ok_or(Fault::Replaced)?),
@@ -244,35 +218,6 @@ impl Lifecycle {
     }
 }
 
-impl Place {
-    /// The next rule, where there is nowhere to go on in this one.
-    fn moved_to(self, cursor: Option<Cursor>) -> Self {
-        match cursor {
-            Some(cursor) => Self { cursor, ..self },
-            None => Self { number: self.number + 1, cursor: Cursor::Objects(None), ..self },
-        }
-    }
-}
-
-/// Where to go on in this bucket under these rules; `None` where it is left to the next walk.
-fn place_in(bucket: &RuledBucket, configured: &Arc<ConfiguredRules>, place: Option<Place>) -> Option<Place> {
-    let begin = |again| Place {
-        bucket: bucket.clone(),
-        configured: Arc::clone(configured),
-        number: 0,
-        cursor: Cursor::Objects(None),
-        again,
-    };
-    match place.filter(|place| place.bucket.id == bucket.id) {
-        None => Some(begin(false)),
-        Some(place) if place.bucket.revision == bucket.revision && Arc::ptr_eq(&place.configured, configured) => {
-            Some(place)
-        }
-        Some(place) if place.again => None,
-        Some(_) => Some(begin(true)),
-    }
-}
-
 /// The keys that a rule means, from one of them on.
 fn range(bucket: &RuledBucket, rule: &Rule, from: Option<String>, threshold: Threshold) -> DueRange {
     let from = from.unwrap_or_else(|| rule.filter.prefix().to_owned());
@@ -290,29 +235,4 @@ fn means(rule: &Rule, object: &DueObject) -> bool {
 /// Whether it may go better soon, at the same place.
 fn is_away(error: &Error) -> bool {
     matches!(error, Error::Catalog(s3o_catalog::Error::Away(_) | s3o_catalog::Error::Unknown(_)))
-}
-
-fn event(name: &'static str, place: &Place, standing: &InForce, key: &str) -> Event {
-    let event = Event::new(name).of(Some(place.bucket.name.to_string()), key);
-    event.with("rule", standing.rule.id.clone()).with("source", standing.source.as_str())
-}
-
-fn tell_deleted(
-    place: &Place,
-    standing: &InForce,
-    (objects, gone): (&[DueObject], &[s3o_model::names::ObjectKey]),
-    report: &mut Report,
-) {
-    let gone: std::collections::BTreeSet<&str> = gone.iter().map(s3o_model::names::ObjectKey::as_str).collect();
-    report.count("deleted", gone.len() as u64);
-    for object in objects.iter().filter(|object| gone.contains(object.key.as_str())) {
-        let event = event("lifecycle.deleted", place, standing, object.key.as_str());
-        report.events.push(event.with("size_bytes", object.size_bytes));
-    }
-}
-
-fn tell_aborted(place: &Place, standing: &InForce, (upload, size_bytes): (&DueUpload, u64), report: &mut Report) {
-    report.count("aborted", 1);
-    let event = event("multipart.aborted", place, standing, upload.key.as_str());
-    report.events.push(event.with("upload_id", upload.id.to_string()).with("size_bytes", size_bytes));
 }
