@@ -33,7 +33,7 @@ compare_cache() {
     start_s3o with "sqlite:$scratch/with.db" "$2" "$4"
     start_s3o without "sqlite:$scratch/without.db" "$3"
     # shellcheck disable=SC2154
-    "$binary" bench --names "$1,without a cache" "${load[@]}" \
+    "$binary" bench --names "$1,without" "${load[@]}" \
         --endpoint "$with_url" --pid "$with_pid" --metrics "$with_metrics" \
         --compare "$without_url" --compare-pid "$without_pid" --compare-metrics "$without_metrics" "${options[@]}"
     stop_s3o with
@@ -41,9 +41,9 @@ compare_cache() {
 }
 
 options=("$@")
-compare_cache "folder, in memory" disk-1 disk-2 "$in_memory"
-compare_cache "folder, in Redis" disk-3 disk-4 "$in_redis"
+compare_cache "folder with memory" disk-1 disk-2 "$in_memory"
+compare_cache "folder with Redis" disk-3 disk-4 "$in_redis"
 if [ -z "${S3O_BENCH_ALONE:-}" ] && start_seaweed; then
-    compare_cache "SeaweedFS, in memory" "$(fresh_bucket)" "$(fresh_bucket)" "$in_memory"
-    compare_cache "SeaweedFS, in Redis" "$(fresh_bucket)" "$(fresh_bucket)" "$in_redis"
+    compare_cache "SeaweedFS with memory" "$(fresh_bucket)" "$(fresh_bucket)" "$in_memory"
+    compare_cache "SeaweedFS with Redis" "$(fresh_bucket)" "$(fresh_bucket)" "$in_redis"
 fi

@@ -65,11 +65,11 @@ mod tests {
     fn what_needs_a_restart_is_named_and_stays() {
         let running = config(RUNNING);
         let mut wanted = config(
-            "server: {listen: 127.0.0.1:1, region: moon}\naudit: {path: /x}\n\
+            "server: {listen: 127.0.0.1:1, region: moon}\naudit: {path: /x}\ncache: {enabled: true}\n\
              backends: [{name: a, kind: fs, root: /elsewhere, quota: 2GiB}]",
         );
         let kept = keep_until_restart(&running, &mut wanted);
-        assert_eq!(kept, ["server.listen", "server.region", "audit.path", "backends"]);
+        assert_eq!(kept, ["server.listen", "server.region", "cache", "audit.path", "backends"]);
         assert_eq!((&wanted.server.region, &wanted.audit), (&running.server.region, &running.audit));
         let room: Vec<_> = wanted.backends.iter().map(|backend| (backend.name.as_str(), backend.quota_bytes)).collect();
         assert_eq!(room, [("a", Some(2 << 30)), ("b", None)], "room changes, places do not");
