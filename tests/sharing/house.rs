@@ -31,7 +31,16 @@ pub struct House {
     world: World,
     truth: Arc<dyn Driver>,
     instances: Vec<Process>,
-    met: Arc<AtomicUsize>,
+    seen: Arc<Seen>,
+}
+
+/// What is seen of the units of all instances.
+#[derive(Default)]
+struct Seen {
+    /// Writes that made content.
+    made: AtomicUsize,
+    /// Units that found content made or condemned in the middle of referring to it.
+    met: AtomicUsize,
 }
 
 /// How a body is sent.
@@ -42,18 +51,24 @@ pub struct Write {
     pub body_asked: Arc<Notify>,
 }
 
-/// A catalog that counts how often somebody finds content gone in the middle of referring to it.
+/// A catalog whose units are seen.
 struct Counting {
     inner: Arc<dyn Driver>,
-    met: Arc<AtomicUsize>,
+    seen: Arc<Seen>,
 }
 
 #[async_trait]
 impl Driver for Counting {
     async fn write(&self, unit: Unit) -> Result<Vec<Answer>, CatalogError> {
+        let makes = unit.statements.iter().any(|statement| statement.sql.starts_with("INSERT INTO contents"));
         let answers = self.inner.write(unit).await;
-        if let Err(CatalogError::Guard(Verdict::ResolveAgain)) = &answers {
-            self.met.fetch_add(1, Ordering::Relaxed);
+        let count = match &answers {
+            Ok(_) => makes.then_some(&self.seen.made),
+            Err(CatalogError::Guard(Verdict::ResolveAgain)) => Some(&self.seen.met),
+            Err(_) => None,
+        };
+        if let Some(count) = count {
+            count.fetch_add(1, Ordering::Relaxed);
         }
         answers
     }
@@ -81,17 +96,21 @@ fn world() -> World {
 
 /// A catalog of its own on the server for tests, as each instance opens it.
 async fn postgres(count: usize) -> Vec<Arc<dyn Driver>> {
-    let url =
+    let server =
         std::env::var("S3O_TEST_POSTGRES_URL").expect("S3O_TEST_POSTGRES_URL names no server: run through make test");
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a server");
+    let (client, connection) = tokio_postgres::connect(&server, NoTls).await.expect("a server");
     let talking = tokio::spawn(connection);
-    let schema =
-        format!("sharing_{}", IdSource::new(Arc::new(SystemClock), Arc::new(SystemEntropy)).fresh().as_simple());
-    client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.expect("a schema");
+    let id = IdSource::new(Arc::new(SystemClock), Arc::new(SystemEntropy)).fresh();
+    let name = format!("sharing_{}", id.as_simple());
+    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    // No crash is survived here, and waiting for the disk would take most of the time.
+    let quick = format!("ALTER DATABASE {name} SET synchronous_commit = off");
+    client.batch_execute(&quick).await.expect("a setting");
     drop(client);
     talking.await.expect("a task").expect("a connection");
-    let options =
-        PostgresOptions { url, connections: 8, wait_max: Duration::from_mins(1), schema: Some(schema), clock: None };
+    let (host, _) = server.rsplit_once('/').expect("a URL with a database");
+    let (url, wait_max) = (format!("{host}/{name}"), Duration::from_mins(1));
+    let options = PostgresOptions { url, connections: 8, wait_max, schema: None, clock: None };
     let mut drivers: Vec<Arc<dyn Driver>> = Vec::new();
     for _ in 0..count {
         drivers.push(Arc::new(Postgres::open(&options).await.expect("a catalog")));
@@ -113,15 +132,15 @@ impl House {
     }
 
     async fn over(world: World, drivers: Vec<Arc<dyn Driver>>) -> Self {
-        let (met, truth, mut instances) = (Arc::default(), drivers[0].clone(), Vec::new());
+        let (seen, truth, mut instances) = (Arc::default(), drivers[0].clone(), Vec::new());
         for inner in drivers {
-            let counting = Arc::new(Counting { inner, met: Arc::clone(&met) });
+            let counting = Arc::new(Counting { inner, seen: Arc::clone(&seen) });
             let process = Process::start(&world, counting, world.backends()).await.expect("a start");
             assert!(process.identity.attach().await, "attached");
             instances.push(process);
         }
         instances[0].engine.create_bucket(&bucket()).await.expect("a bucket");
-        Self { world, truth, instances, met }
+        Self { world, truth, instances, seen }
     }
 
     fn engine(&self, turn: usize) -> &Engine {
@@ -165,16 +184,9 @@ impl House {
         chunks.concat()
     }
 
-    /// The content that an object refers to.
-    pub async fn content_of(&self, name: &str) -> String {
-        let query = "SELECT content_id FROM objects WHERE key = $1";
-        let rows = self.truth.read(Statement { sql: query, params: vec![name.into()], guard: None }).await;
-        rows.expect("a query")[0].text(0).expect("a content").to_owned()
-    }
-
-    /// How often content was found gone by whoever was about to refer to it.
-    pub fn met_in_the_act(&self) -> usize {
-        self.met.load(Ordering::Relaxed)
+    /// How many writes made content, and how many units found it made or condemned under their hands.
+    pub fn seen(&self) -> (usize, usize) {
+        (self.seen.made.load(Ordering::Relaxed), self.seen.met.load(Ordering::Relaxed))
     }
 
     /// Deletes what is condemned, all the time.

@@ -8,6 +8,7 @@ use s3o_model::etag;
 use s3o_model::intent::DeclaredDigests;
 use sha2::Sha256;
 
+use super::rules::expire_by_rule;
 use super::{LARGE, Scenario, Work, delete, holds, multipart_of_one, put_old};
 use crate::house::{Expected, House};
 
@@ -99,7 +100,7 @@ const fn rewrite(name: &'static str, act: for<'a> fn(&'a House) -> Work<'a>) -> 
 }
 
 /// All of them.
-pub(super) const ONCE: [Scenario; 7] = [
+pub(super) const ONCE: [Scenario; 8] = [
     write("put of known content, announced", announced),
     write("put of known content, finished by whoever finds it", declared),
     write("put of known content", undeclared),
@@ -110,6 +111,12 @@ pub(super) const ONCE: [Scenario; 7] = [
         after: || with_known(holds("a", None)),
         before: || with_known(holds("a", Some(KNOWN))),
         ..write("delete of one of two", delete)
+    },
+    Scenario {
+        prepare: known_twice,
+        after: || with_known(holds("a", None)),
+        before: || with_known(holds("a", Some(KNOWN))),
+        ..write("expiry of one of two", expire_by_rule)
     },
     Scenario {
         prepare: known_tail,

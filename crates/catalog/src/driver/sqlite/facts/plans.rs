@@ -14,7 +14,7 @@ use s3o_model::listing::ListQuery;
 use s3o_model::object::Tags;
 
 use super::{Mode, Sqlite, clock, options};
-use crate::conformance::scene::{Scene, bucket_name, key};
+use crate::conformance::scene::{LEASE, Scene, bucket_name, key};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
     Authority, Buckets, Cleanups, DeadLetters, Discard, Driver, DueBatch, DueRange, Effort, Error, Intents, Late,
@@ -70,6 +70,7 @@ async fn everyday_life(scene: &Scene) {
         scene.catalog.open_uploads(bucket, prefix, ("", ""), 10).await.expect("listed");
     }
     multipart_life(scene, bucket).await;
+    sharing_life(scene, bucket).await;
     scene.catalog.delete_object(bucket, &key("c"), Some(&object.etag), scene.token()).await.expect("deleted");
     assert!(scene.delete(bucket, "d").await);
     let targets = [(key("a"), None), (key("b"), Some(etag))];
@@ -92,6 +93,19 @@ async fn everyday_life(scene: &Scene) {
     lifecycle_life(scene, bucket).await;
     scene.clean_up().await;
     scene.catalog.delete_bucket(bucket).await.expect_err("not empty");
+}
+
+/// Content that is kept once: made, joined, pinned, and let go of.
+async fn sharing_life(scene: &Scene, bucket: BucketId) {
+    let content = scene.share(bucket, "once", 1).await;
+    assert_eq!(scene.share(bucket, "again", 1).await, content);
+    let (kept, _) = scene.pinned(bucket, "kept", 1).await;
+    scene.commit_pinned(&kept, content).await.expect("committed");
+    let (given_up, _) = scene.pinned(bucket, "given-up", 1).await;
+    scene.catalog.drop_write(given_up.write, Late::No).await.expect("given up");
+    scene.pinned(bucket, "left", 1).await;
+    scene.clock.advance(LEASE);
+    assert_eq!(scene.reap(9, Duration::ZERO).await.len(), 1);
 }
 
 /// What the smaller workers and the gauges ask for.
