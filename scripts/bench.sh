@@ -2,13 +2,14 @@
 # Measures the release build, section by section, on private servers that end with the script. Arguments go to `s3o bench`
 # for the section `requests`, and then no other section runs.
 #
-# S3O_BENCH_SECTIONS   what to measure (default: all; ten to fifteen minutes on two processors after the build):
+# S3O_BENCH_SECTIONS   what to measure (default: all; ten to fifteen minutes on two processors after the build, without expiry):
 #                      requests  every kind of request, in turns with a SeaweedFS where scripts/setup.sh has installed one
 #                      cache     scripts/bench_cache.sh
 #                      catalogs  scripts/bench_catalogs.sh
 #                      deletes   scripts/bench_deletes.sh
 #                      intents   scripts/bench_intents.sh
 #                      queue     scripts/bench_queue.sh
+#                      expiry    scripts/bench_expiry.sh (longer than all others: it makes a million objects, and again for each client)
 # S3O_BENCH_ENDPOINT   load this server instead (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and start none
 # S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
 # S3O_BENCH_ALONE      set to load no SeaweedFS
@@ -16,7 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo build --release --bin s3o
-sections="${S3O_BENCH_SECTIONS:-requests cache catalogs deletes intents queue}"
+sections="${S3O_BENCH_SECTIONS:-requests cache catalogs deletes intents queue expiry}"
 if [ $# -eq 0 ]; then
     set -- --sizes 4KiB,1MiB --concurrency 1,16,64 --duration 3s
 else
@@ -44,7 +45,7 @@ measure_requests() (
 for section in ${sections//,/ }; do
     case "$section" in
         requests) measure_requests "$@" ;;
-        cache | catalogs | deletes | intents | queue) "scripts/bench_$section.sh" ;;
+        cache | catalogs | deletes | expiry | intents | queue) "scripts/bench_$section.sh" ;;
         *)
             echo "bench: there is no section $section" >&2
             exit 2

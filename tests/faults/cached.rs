@@ -121,6 +121,7 @@ async fn a_copy_shares_the_body_that_is_at_hand() {
         replace_tags: None,
         condition: WriteCondition::None,
         checksum: None,
+        expiry: None,
     };
     house.engine.copy_object(copy).await.expect("copied");
     let before = gets(&house);
@@ -134,7 +135,13 @@ async fn an_object_made_of_parts_is_kept_whole() {
     let house = house().await;
     let five_mebibytes: Vec<u8> = (0..5_u32 << 20).map(|number| (number % 251) as u8).collect();
     put(&house, "small", &five_mebibytes).await;
-    let create = CreateUpload { bucket: bucket(), key: key("a"), attributes: Attributes::default(), checksum: None };
+    let create = CreateUpload {
+        bucket: bucket(),
+        key: key("a"),
+        attributes: Attributes::default(),
+        checksum: None,
+        expiry: None,
+    };
     let target = UploadRef {
         bucket: bucket(),
         key: key("a"),

@@ -22,7 +22,13 @@ async fn ten_thousand_parts_become_one_object_and_a_copy_without_moving_a_byte()
     let calls = house.flaky.calls();
 
     let source = || CopySource { bucket: bucket(), key: key("small"), conditions: ReadConditions::default() };
-    let create = CreateUpload { bucket: bucket(), key: key("huge"), attributes: Attributes::default(), checksum: None };
+    let create = CreateUpload {
+        bucket: bucket(),
+        key: key("huge"),
+        attributes: Attributes::default(),
+        checksum: None,
+        expiry: None,
+    };
     let upload = house.engine.create_upload(create).await.expect("opened").id;
     let target = UploadRef { bucket: bucket(), key: key("huge"), upload };
     let mut parts = Vec::new();
@@ -43,6 +49,7 @@ async fn ten_thousand_parts_become_one_object_and_a_copy_without_moving_a_byte()
         replace_tags: None,
         condition: WriteCondition::None,
         checksum: None,
+        expiry: None,
     };
     house.engine.copy_object(copy).await.expect("copied");
 

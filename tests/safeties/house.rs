@@ -189,6 +189,7 @@ impl House {
             declared,
             attributes: Attributes::default(),
             condition: WriteCondition::None,
+            expiry: None,
         };
         self.engine.put_object(put).await.map(drop)
     }

@@ -166,6 +166,7 @@ impl House {
             },
             attributes: Attributes::default(),
             condition: WriteCondition::None,
+            expiry: None,
         };
         self.engine(turn).put_object(put).await.unwrap_or_else(|error| panic!("put {name}: {error}"));
     }

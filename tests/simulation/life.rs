@@ -204,6 +204,7 @@ impl Simulation {
                 declared: Declared::default(),
                 attributes: Attributes::default(),
                 condition: WriteCondition::None,
+                expiry: None,
             };
             life.process.engine.put_object(put).await.expect("stored");
             let mut ledger = self.town.ledger();

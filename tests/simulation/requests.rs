@@ -44,6 +44,7 @@ impl Client {
             declared: Declared { digests, ..Declared::default() },
             attributes: Attributes::default(),
             condition: self.write_condition(condition),
+            expiry: None,
         };
         (put, token)
     }
@@ -227,6 +228,7 @@ impl Client {
             replace_tags: None,
             condition: self.write_condition(&condition),
             checksum: None,
+            expiry: None,
         };
         self.tell(format_args!("copy {source} to {target} {condition:?}"));
         let (read, sent) = {

@@ -75,8 +75,13 @@ impl Client {
 
     async fn create_upload(&self) {
         let key = if self.town.has_big && self.one_of(2) { self.pick(&HUGE) } else { self.pick(&SMALL) };
-        let create =
-            CreateUpload { bucket: bucket(), key: object_key(key), attributes: Attributes::default(), checksum: None };
+        let create = CreateUpload {
+            bucket: bucket(),
+            key: object_key(key),
+            attributes: Attributes::default(),
+            checksum: None,
+            expiry: None,
+        };
         let answer = self.send(self.engine.create_upload(create)).await;
         self.tell(format_args!("create an upload of {key}: {:?}", answer.as_ref().map(Result::is_ok)));
         if let Some(Ok(upload)) = answer {

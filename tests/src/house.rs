@@ -233,6 +233,7 @@ impl House {
             declared: Declared::default(),
             attributes: Attributes::default(),
             condition: WriteCondition::None,
+            expiry: None,
         }
     }
 }

@@ -17,7 +17,7 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Identity, IdentityParts, Lifecycle, PendingReaper,
+    Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Expiry, Identity, IdentityParts, Lifecycle, PendingReaper,
     QuotaAudit, ReaperSettings, SharedRules, Verifier, VerifierParts, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
@@ -30,6 +30,9 @@ pub const LEASE: Duration = Duration::from_mins(5);
 pub const LATE: Duration = Duration::from_hours(1);
 /// After how long a claim is free again.
 const CLAIM_GRACE: Duration = Duration::from_mins(5);
+
+/// After how long a removal is begun again.
+pub const STUCK_AFTER: Duration = Duration::from_hours(2);
 
 /// One run of the program, without its doors.
 pub struct Process {
@@ -93,6 +96,12 @@ impl Process {
         self.workers.iter().find(|worker| worker.name() == name).expect("one of ours").as_ref()
     }
 
+    /// Where identifiers come from.
+    #[must_use]
+    pub fn ids(&self) -> &IdSource {
+        &self.parts.ids
+    }
+
     /// The worker that resolves intents.
     #[must_use]
     pub fn pending_reaper(&self) -> PendingReaper {
@@ -124,6 +133,7 @@ impl Parts {
     fn workers(&self) -> Vec<Arc<dyn Worker>> {
         vec![
             Arc::new(self.pending_reaper()),
+            Arc::new(self.expiry()),
             Arc::new(self.cleanup()),
             self.identity.clone(),
             Arc::new(QuotaAudit::new(self.catalog.clone(), DriftGauge::default(), self.bell.clone())),
@@ -197,12 +207,16 @@ impl Parts {
         }
     }
 
+    fn expiry(&self) -> Expiry {
+        Expiry::new(self.catalog.clone(), self.ids.clone(), 1000, self.bell.clone())
+    }
+
     fn watchdog(&self) -> Watchdog {
         Watchdog {
             cleanups: self.catalog.clone(),
             objects: self.catalog.clone(),
             ids: self.ids.clone(),
-            settings: WatchdogSettings { claim_grace_period: CLAIM_GRACE, stuck_after: Duration::from_hours(2) },
+            settings: WatchdogSettings { claim_grace_period: CLAIM_GRACE, stuck_after: STUCK_AFTER },
             cleanup_bell: self.bell.clone(),
         }
     }

@@ -11,9 +11,10 @@ use s3o_workers::{Report, Worker};
 
 use crate::world::{Site, World};
 
-/// Rows that are still owed work.
+/// Rows that are still owed work; what expires is, until it is gone.
 const OWED: &str = "SELECT (SELECT count(*) FROM pending_objects) + (SELECT count(*) FROM cleanup_queue) \
      + (SELECT count(*) FROM cleanup_dlq) \
+     + (SELECT count(*) FROM objects WHERE expires_at IS NOT NULL) \
      + (SELECT count(*) FROM contents WHERE kind = 'joined' AND state = 'condemned') \
      + (SELECT count(*) FROM multipart_parts p JOIN multipart_uploads u ON u.id = p.upload_id \
         WHERE u.state <> 'open')";

@@ -1,6 +1,7 @@
 //! The operations that are put to the test: what is there before, what is done, and what may be
 //! there afterwards, whether it was acknowledged or not.
 
+mod expiry;
 mod rules;
 mod shared;
 
@@ -9,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use s3o_engine::multipart::{CompleteUpload, CreateUpload, UploadPart, UploadPartCopy, UploadRef};
-use s3o_engine::{CopyObject, CopySource, Declared, DeleteObject, DeleteTarget, Error, PutObject};
+use s3o_engine::{CopySource, Declared, DeleteObject, DeleteTarget, Error, PutObject};
 use s3o_model::conditions::{ReadConditions, WriteCondition};
 use s3o_model::multipart::{ListedPart, PART_BYTES_MIN};
 use s3o_model::object::Attributes;
@@ -98,19 +99,7 @@ fn delete_many(house: &House) -> Work<'_> {
 }
 
 fn copy(house: &House) -> Work<'_> {
-    Box::pin(async {
-        let copy = CopyObject {
-            source: source("a"),
-            bucket: bucket(),
-            key: key("b"),
-            replace_metadata: None,
-            storage_class: None,
-            replace_tags: None,
-            condition: WriteCondition::None,
-            checksum: None,
-        };
-        house.engine.copy_object(copy).await.map(drop)
-    })
+    Box::pin(expiry::copy_to_b(house, None))
 }
 
 fn source(name: &str) -> CopySource {
@@ -118,7 +107,13 @@ fn source(name: &str) -> CopySource {
 }
 
 async fn create(house: &House) -> Result<UploadRef, Error> {
-    let create = CreateUpload { bucket: bucket(), key: key("a"), attributes: Attributes::default(), checksum: None };
+    let create = CreateUpload {
+        bucket: bucket(),
+        key: key("a"),
+        attributes: Attributes::default(),
+        checksum: None,
+        expiry: None,
+    };
     let upload = house.engine.create_upload(create).await?;
     Ok(UploadRef { bucket: bucket(), key: key("a"), upload: upload.id })
 }
@@ -230,8 +225,13 @@ fn copied_parts(house: &House) -> Work<'_> {
 
 fn put_joined(house: &House) -> Work<'_> {
     Box::pin(async {
-        let create =
-            CreateUpload { bucket: bucket(), key: key("joined"), attributes: Attributes::default(), checksum: None };
+        let create = CreateUpload {
+            bucket: bucket(),
+            key: key("joined"),
+            attributes: Attributes::default(),
+            checksum: None,
+            expiry: None,
+        };
         let upload = house.engine.create_upload(create).await?;
         let target = UploadRef { bucket: bucket(), key: key("joined"), upload: upload.id };
         let first = part(house, &target, 1, &first_part()).await?;
@@ -252,7 +252,7 @@ const LARGE: u64 = u64::MAX;
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    APART.iter().chain(&shared::ONCE)
+    APART.iter().chain(&shared::ONCE).chain(&expiry::ALL)
 }
 
 /// Those in a bucket that keeps contents apart.

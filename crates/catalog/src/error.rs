@@ -25,6 +25,8 @@ pub enum Verdict {
     ResolveAgain,
     /// The bucket holds something.
     NotEmpty,
+    /// The object would have ceased to exist before it appeared.
+    Past,
 }
 
 /// Why the catalog did not do what was asked.

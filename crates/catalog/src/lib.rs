@@ -52,7 +52,10 @@ pub use landed::{Landed, Unannounced};
 pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUpload, Lifecycles, RuledBucket};
 pub use locks::postgres::PostgresLocks;
 pub use locks::{Lock, Locked, Locks, ProcessLocks};
-pub use objects::{CommitPut, Committed, Numbered, Objects, PutRow, Resolved, StuckObject, StuckObjects, WholeContent};
+pub use objects::{
+    CommitPut, Committed, ExpiredObject, Expiries, Numbered, Objects, PutRow, Resolved, StuckObject, StuckObjects,
+    WholeContent,
+};
 pub use overview::{BucketCount, OldestDue, Overview};
 pub use quotas::Quotas;
 pub use runs::{RunRow, Runs, WorkerState};

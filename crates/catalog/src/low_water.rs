@@ -85,6 +85,8 @@ pub(crate) enum Queue {
     Leases,
     /// Condemned whole contents, by when that happened.
     Condemned,
+    /// Objects, by when they expire.
+    Expiries,
 }
 
 impl LowWaters {

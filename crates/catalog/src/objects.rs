@@ -1,6 +1,7 @@
 //! Objects in the catalog: resolving, listing, and the units that write and remove their rows.
 
 mod delete;
+pub(crate) mod expire;
 mod list;
 mod resolve;
 mod stuck;
@@ -20,6 +21,7 @@ use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
 
 pub(crate) use delete::remove_marked;
+pub use expire::{ExpiredObject, Expiries};
 pub use stuck::{StuckObject, StuckObjects};
 pub use upsert::PutRow;
 use upsert::insert_object;
@@ -37,6 +39,8 @@ use crate::{Catalog, params};
 pub struct Resolved {
     /// The bucket.
     pub bucket: BucketId,
+    /// The catalog's clock at that moment.
+    pub now: Timestamp,
     /// The object, if there is one that has not expired.
     pub object: Option<Object>,
     /// The object's bytes where they lie in one piece; `None` when they are joined from parts.
@@ -89,11 +93,17 @@ pub struct Committed {
     pub last_modified: Timestamp,
     /// Whether it displaced content, or its own bytes were there already, so that there may be bytes to delete.
     pub displaced: bool,
+    /// When it ceases to exist.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Committed {
     pub(crate) fn from_row(row: &Row) -> Result<Self, Error> {
-        Ok(Self { last_modified: moment(row, 0)?, displaced: row.opt_text(1)?.is_some() })
+        Ok(Self {
+            last_modified: moment(row, 0)?,
+            displaced: row.opt_text(1)?.is_some(),
+            expires_at: row.opt_int(2)?.map(Timestamp::from_millis),
+        })
     }
 }
 
@@ -141,7 +151,7 @@ pub trait Objects: Send + Sync {
         token: ClaimToken,
     ) -> Result<Vec<ObjectKey>, Error>;
 
-    /// Replaces an object's tags, if it still is this version.
+    /// Replaces an object's tags, if it still is this version and has not expired.
     async fn set_object_tags(&self, object: &Object, tags: &Tags) -> Result<(), Error>;
 }
 
@@ -257,7 +267,8 @@ impl Objects for Catalog {
     async fn set_object_tags(&self, object: &Object, tags: &Tags) -> Result<(), Error> {
         let mut unit = Unit::new("set_object_tags");
         unit.one(
-            "UPDATE objects SET tags = $4 WHERE bucket_id = $1 AND key = $2 AND version_id = $3",
+            "UPDATE objects SET tags = $4 WHERE bucket_id = $1 AND key = $2 AND version_id = $3 \
+             AND (expires_at IS NULL OR expires_at > :now)",
             params![object.bucket, &object.key, object.version, json(tags)],
             Verdict::RunAgain,
         );

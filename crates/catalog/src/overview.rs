@@ -24,6 +24,8 @@ pub struct OldestDue {
     pub pending_intents: Duration,
     /// Uploads that nobody works on.
     pub stale_multipart: Duration,
+    /// Objects whose time has passed, claimed or not.
+    pub expiry: Duration,
 }
 
 /// What a bucket holds.
@@ -45,7 +47,8 @@ pub trait Overview: Send + Sync {
     /// How long what is due has waited; uploads are due when nothing happened for `stale_timeout`.
     async fn oldest_due(&self, stale_timeout: Duration) -> Result<OldestDue, Error>;
 
-    /// What every bucket holds. It counts row by row, and looks once more at all that refers to shared content.
+    /// What every bucket holds; what has expired does not count. It counts row by row, and looks once more at all that
+    /// refers to shared content.
     async fn count_objects(&self) -> Result<Vec<BucketCount>, Error>;
 
     /// How many locations every backend has. It counts row by row.
@@ -58,7 +61,10 @@ const OLDEST: &str = "SELECT :now, \
        WHERE backend_name = backend_quotas.backend_name AND token IS NULL AND due <= :now) AS first \
        FROM backend_quotas WHERE stripe = 0) AS lanes), \
      (SELECT min(due) FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at <= :now AND due <= :now), \
-     (SELECT min(lease_until) FROM pending_objects WHERE lease_until <= :now)";
+     (SELECT min(lease_until) FROM pending_objects WHERE lease_until <= :now), \
+     (SELECT min(expires_at) FROM objects WHERE expires_at <= :now AND deletion_status = 'NOT_EXPIRED'), \
+     (SELECT min(expires_at) FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' \
+       AND deletion_initiated_at <= :now AND expires_at <= :now)";
 
 fn waited(row: &Row, column: usize) -> Result<Duration, Error> {
     let now = Timestamp::from_millis(row.int(0)?);
@@ -89,13 +95,14 @@ impl Overview for Catalog {
             cleanup: waited(&rows[0], 1)?.max(waited(&rows[0], 2)?),
             pending_intents: waited(&rows[0], 3)?,
             stale_multipart: idlest.saturating_sub(stale_timeout),
+            expiry: waited(&rows[0], 4)?.max(waited(&rows[0], 5)?),
         })
     }
 
     async fn count_objects(&self) -> Result<Vec<BucketCount>, Error> {
         const SQL: &str = "SELECT b.id, b.name, coalesce(s.n, 0), coalesce(s.bytes, 0) FROM buckets b LEFT JOIN \
              (SELECT bucket_id, count(*) AS n, CAST(sum(size_bytes) AS BIGINT) AS bytes FROM objects \
-              GROUP BY bucket_id) s ON s.bucket_id = b.id ORDER BY b.name";
+              WHERE expires_at IS NULL OR expires_at > :now GROUP BY bucket_id) s ON s.bucket_id = b.id ORDER BY b.name";
         let saved = self.scan(SHARED, params![]).await?;
         let saved = saved.iter().map(|row| Ok((row.int(0)?, row.size(1)?)));
         let saved = saved.collect::<Result<HashMap<_, _>, Error>>()?;

@@ -59,7 +59,7 @@ impl Release {
             ),
             enter: format!(
                 "SELECT stripe FROM backend_quotas WHERE (backend_name, stripe) IN (SELECT backend_name, stripe \
-                 FROM object_locations WHERE content_id IN ({ids}) OR content_id = {reason} \
+                 FROM object_locations WHERE content_id IN ({ids} UNION ALL SELECT CAST({reason} AS TEXT)) \
                  UNION ALL SELECT backend_name, stripe FROM pending_objects WHERE write_id = {write}) \
                  ORDER BY backend_name, stripe /*lock*/"
             ),

@@ -8,6 +8,7 @@
 mod belts;
 mod commits;
 mod documents;
+mod expiry;
 mod lifecycles;
 mod queue;
 mod races;

@@ -157,8 +157,8 @@ impl Uploads for Catalog {
         let mut unit = Unit::new("create_upload");
         unit.one(BUCKET_STANDS, params![upload.bucket], Verdict::NoSuchBucket);
         let created = unit.run(
-            "INSERT INTO multipart_uploads (id, bucket_id, key, headers, metadata, tags, checksum, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, :now / 1000 * 1000) RETURNING created_at",
+            "INSERT INTO multipart_uploads (id, bucket_id, key, headers, metadata, tags, checksum, expiry, \
+             created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, :now / 1000 * 1000) RETURNING created_at",
             params![
                 upload.id,
                 upload.bucket,
@@ -167,6 +167,7 @@ impl Uploads for Catalog {
                 json(metadata),
                 json(tags),
                 upload.checksum.as_ref().map(json),
+                upload.expiry.as_ref().map(json),
             ],
         );
         moment(&self.write(unit).await?[created].rows[0], 0)

@@ -1,9 +1,14 @@
 //! Creates, lists and removes buckets.
 
+use s3o_catalog::Verdict;
 use s3o_model::bucket::Bucket;
+use s3o_model::ids::{BucketId, ClaimToken};
 use s3o_model::names::BucketName;
 
 use crate::{Engine, Error};
+
+/// How many expired objects one unit removes.
+const STEP_ITEMS: usize = 1000;
 
 /// What creating a bucket found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +36,25 @@ impl Engine {
         Ok(if fresh { Created::New } else { Created::AlreadyThere })
     }
 
-    /// Removes a bucket, only when it is empty.
+    /// Removes a bucket, only when it is empty. What has expired does not count.
     pub async fn delete_bucket(&self, name: &BucketName) -> Result<(), Error> {
-        let bucket = self.find_bucket(name).await?;
-        Ok(self.buckets.delete_bucket(bucket.id).await?)
+        let bucket = self.find_bucket(name).await?.id;
+        match self.buckets.delete_bucket(bucket).await {
+            Err(refused) if refused.verdict() == Some(Verdict::NotEmpty) => {}
+            done => return Ok(done?),
+        }
+        let engine = self.clone();
+        self.tasks.run(async move { engine.delete_expired_bucket(bucket).await }).await
+    }
+
+    /// Removes a bucket together with what has expired in it and nobody removed yet.
+    async fn delete_expired_bucket(&self, bucket: BucketId) -> Result<(), Error> {
+        let mut more = !self.expiries.has_live_objects(bucket).await?;
+        while more {
+            let token = ClaimToken::new(self.ids.fresh());
+            more = self.expiries.remove_expired_in(bucket, STEP_ITEMS, token).await? == STEP_ITEMS;
+            self.ring_for_cleanup();
+        }
+        Ok(self.buckets.delete_bucket(bucket).await?)
     }
 }

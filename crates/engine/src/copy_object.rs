@@ -1,10 +1,11 @@
 //! Copies an object: a new row on the same content. No byte moves.
 
-use s3o_catalog::{PutRow, Resolved};
+use s3o_catalog::{Committed, PutRow, Resolved};
 use s3o_model::checksum::{Algorithm, Checksum};
 use s3o_model::clock::Timestamp;
 use s3o_model::conditions::{ReadConditions, ReadVerdict, WriteCondition};
 use s3o_model::etag::ETag;
+use s3o_model::expiry::Expiry;
 use s3o_model::ids::VersionId;
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Headers, Object, Tags, UserMetadata};
@@ -45,6 +46,8 @@ pub struct CopyObject {
     pub condition: WriteCondition,
     /// A checksum that the copy must have.
     pub checksum: Option<Algorithm>,
+    /// When the copy ceases to exist; `None`: when its bucket says. The source's expiry is the source's own.
+    pub expiry: Option<Expiry>,
 }
 
 /// A finished copy.
@@ -56,6 +59,8 @@ pub struct Copied {
     pub last_modified: Timestamp,
     /// Its checksum.
     pub checksum: Option<Checksum>,
+    /// When it ceases to exist.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// How often a copy starts over because its source changed meanwhile.
@@ -82,6 +87,7 @@ impl Engine {
     async fn copy_once(&self, copy: &CopyObject) -> Result<Copied, Error> {
         let there = self.find(&copy.bucket, &copy.key).await?;
         may_write(&copy.condition, there.object.as_ref())?;
+        let expiry = self.expiry(&copy.bucket, copy.expiry, there.now)?;
         let resolved = self.copy_source(&copy.source).await?;
         let source = resolved.object.clone().ok_or(Error::NoSuchKey)?;
         let checksum = self.copy_checksum(copy.checksum, &source, resolved).await?;
@@ -93,10 +99,12 @@ impl Engine {
             etag: source.etag.clone(),
             checksum: checksum.clone(),
             attributes: attributes_of(copy, &source),
+            expiry,
         };
         let committed = self.objects.commit_copy(row, source.content, copy.condition.clone()).await?;
         self.after_commit(committed);
-        Ok(Copied { etag: source.etag, last_modified: committed.last_modified, checksum })
+        let Committed { last_modified, expires_at, .. } = committed;
+        Ok(Copied { etag: source.etag, last_modified, checksum, expires_at })
     }
 
     /// The source of a copy, if its conditions hold.

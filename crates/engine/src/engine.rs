@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use s3o_backend::fleet::Fleet;
 use s3o_cache::Cache;
-use s3o_catalog::{Buckets, Catalog, Committed, Intents, Lifecycles, Objects, Quotas, Resolved, Uploads};
+use s3o_catalog::{Buckets, Catalog, Committed, Expiries, Intents, Lifecycles, Objects, Quotas, Resolved, Uploads};
 use s3o_model::bucket::{Bucket, BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::{IdSource, InstanceId};
@@ -79,6 +79,7 @@ pub struct Parts {
 pub struct Engine {
     pub(crate) buckets: Arc<dyn Buckets>,
     pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) expiries: Arc<dyn Expiries>,
     pub(crate) uploads: Arc<dyn Uploads>,
     pub(crate) intents: Arc<dyn Intents>,
     pub(crate) quotas: Arc<dyn Quotas>,
@@ -111,6 +112,7 @@ impl Engine {
         Self {
             buckets: catalog.clone(),
             objects: catalog.clone(),
+            expiries: catalog.clone(),
             uploads: catalog.clone(),
             intents: catalog.clone(),
             quotas: catalog.clone(),

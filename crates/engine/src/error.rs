@@ -3,6 +3,7 @@
 use s3o_backend::BodyError;
 use s3o_model::clock::Timestamp;
 use s3o_model::etag::ETag;
+use s3o_model::expiry::ExpiryRefused;
 use s3o_model::multipart::PartsRefused;
 
 /// Why a request could not be done.
@@ -61,6 +62,9 @@ pub enum Error {
     /// The request contradicts itself or the upload it belongs to.
     #[error("{0}")]
     Invalid(&'static str),
+    /// The object cannot cease to exist then.
+    #[error(transparent)]
+    Expiry(#[from] ExpiryRefused),
     /// Another request got in between; trying again may help.
     #[error("another request changed the same thing")]
     Conflict,
@@ -92,6 +96,7 @@ impl From<s3o_catalog::Error> for Error {
                 Verdict::Closed => Self::Away("no backend takes writes now".to_owned()),
                 Verdict::RunAgain | Verdict::ResolveAgain => Self::Conflict,
                 Verdict::NotEmpty => Self::BucketNotEmpty,
+                Verdict::Past => Self::Expiry(ExpiryRefused::Past),
             },
             Catalog::Away(why) | Catalog::Unknown(why) | Catalog::InUse(why) => Self::Away(why),
             Catalog::Newer { .. } | Catalog::Corrupt(_) | Catalog::Internal(_) => Self::Internal(error.to_string()),

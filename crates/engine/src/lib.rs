@@ -13,6 +13,7 @@ mod delete_objects;
 pub mod digest;
 mod engine;
 pub mod error;
+mod expiry;
 mod get_object;
 mod head_object;
 pub mod leases;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use s3o_backend::ByteStream;
 use s3o_catalog::{CommitPut, PutRow};
 use s3o_model::checksum::{Algorithm, Checksum};
+use s3o_model::clock::Timestamp;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::ETag;
+use s3o_model::expiry::Expiry;
 use s3o_model::ids::{ContentId, VersionId};
 use s3o_model::intent::{DeclaredDigests, Draft, IntentKind};
 use s3o_model::names::{BucketName, ObjectKey};
@@ -52,6 +54,8 @@ pub struct PutObject {
     pub attributes: Attributes,
     /// When it may be stored.
     pub condition: WriteCondition,
+    /// When it ceases to exist; `None`: when its bucket says.
+    pub expiry: Option<Expiry>,
 }
 
 /// A stored object.
@@ -63,6 +67,8 @@ pub struct Stored {
     pub version: VersionId,
     /// Its checksum, where one was declared or asked for.
     pub checksum: Option<Checksum>,
+    /// When it ceases to exist.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Declared {
@@ -83,12 +89,13 @@ impl Engine {
         self.tasks.run(async move { engine.put(put).await }).await
     }
 
-    async fn put(&self, put: PutObject) -> Result<Stored, Error> {
+    async fn put(&self, mut put: PutObject) -> Result<Stored, Error> {
         if put.size_bytes > self.settings().object_bytes_max {
             return Err(Error::TooLarge { max_bytes: self.settings().object_bytes_max });
         }
         let found = self.find(&put.bucket, &put.key).await?;
         may_write(&put.condition, found.object.as_ref())?;
+        put.expiry = self.expiry(&put.bucket, put.expiry, found.now)?;
         let target = Target {
             kind: IntentKind::Object,
             bucket: found.bucket,
@@ -101,14 +108,19 @@ impl Engine {
         let written = self.write_bytes(target, put.body, put.declared).await?;
         let row = PutRow {
             bucket: found.bucket,
-            key: put.key,
+            key: put.key.clone(),
             version: VersionId::new(self.ids.fresh()),
             size_bytes: put.size_bytes,
             etag: ETag::of_whole(written.digests.md5),
             checksum: written.digests.checksum.clone(),
             attributes: put.attributes,
+            expiry: put.expiry,
         };
-        self.commit_put(written, row, (put.condition, found.object.is_none())).await
+        let mut stored = self.commit_put(written, row, (put.condition, found.object.is_none())).await?;
+        if put.expiry.is_some() && stored.expires_at.is_none() {
+            stored.expires_at = self.expiry_of(&put.bucket, &put.key, stored.version).await;
+        }
+        Ok(stored)
     }
 
     /// What the reaper would need to finish this write; `None` if it could not.
@@ -120,6 +132,7 @@ impl Engine {
             condition: put.condition.clone(),
             declared,
             checksum: put.declared.algorithm(),
+            expiry: put.expiry,
         })
     }
 
@@ -129,7 +142,8 @@ impl Engine {
         row: PutRow,
         (condition, is_first): (WriteCondition, bool),
     ) -> Result<Stored, Error> {
-        let stored = Stored { etag: row.etag.clone(), version: row.version, checksum: row.checksum.clone() };
+        let stored =
+            Stored { etag: row.etag.clone(), version: row.version, checksum: row.checksum.clone(), expires_at: None };
         let commit = CommitPut {
             landed: written.landed(),
             content: ContentId::new(self.ids.fresh()),
@@ -144,7 +158,7 @@ impl Engine {
             Ok(committed) => {
                 self.settled(&written);
                 self.after_commit(committed);
-                Ok(stored)
+                Ok(Stored { expires_at: committed.expires_at, ..stored })
             }
             Err(error) => self.not_committed(&written, &error).await.of(stored, error),
         }

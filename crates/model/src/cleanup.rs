@@ -25,6 +25,8 @@ pub enum Reason {
     Lifecycle,
     /// The same bytes were there already, or were kept for a write that came to nothing.
     Dedup,
+    /// The object expired.
+    Expiry,
 }
 
 impl Reason {
@@ -38,6 +40,7 @@ impl Reason {
             Self::Multipart => "multipart",
             Self::Lifecycle => "lifecycle",
             Self::Dedup => "dedup",
+            Self::Expiry => "expiry",
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::checksum::{Algorithm, Checksum};
 use crate::clock::Timestamp;
 use crate::conditions::WriteCondition;
 use crate::etag::{Md5, Sha256};
+use crate::expiry::Expiry;
 use crate::ids::{BucketId, IntentId, UploadId, WriteId};
 use crate::names::{BackendName, ObjectKey};
 use crate::object::Attributes;
@@ -61,6 +62,9 @@ pub struct Draft {
     pub declared: DeclaredDigests,
     /// The checksum that the object is to show.
     pub checksum: Option<Algorithm>,
+    /// When the object is to cease to exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Expiry>,
 }
 
 /// What a sender says of bytes before it sends them.

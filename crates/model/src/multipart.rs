@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::{Algorithm, Checksum, Coverage};
 use crate::clock::Timestamp;
 use crate::etag::{ETag, Md5};
+use crate::expiry::Expiry;
 use crate::ids::{BucketId, ContentId, UploadId, VersionId};
 use crate::names::ObjectKey;
 use crate::object::Attributes;
@@ -55,6 +56,8 @@ pub struct Upload {
     pub attributes: Attributes,
     /// Which checksum the client wants.
     pub checksum: Option<UploadChecksum>,
+    /// When the object will cease to exist.
+    pub expiry: Option<Expiry>,
     /// When it was created.
     pub created_at: Timestamp,
     /// Where it stands.

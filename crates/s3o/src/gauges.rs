@@ -194,6 +194,7 @@ impl CatalogGauges {
             ("cleanup", due.cleanup),
             ("pending_intents", due.pending_intents),
             ("stale_multipart", due.stale_multipart),
+            ("expiry", due.expiry),
         ] {
             self.oldest_due.get_or_create(&Queue { queue }).set(age.as_secs_f64());
         }

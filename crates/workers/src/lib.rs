@@ -8,6 +8,7 @@ mod cleanup;
 mod dead_letters;
 mod error;
 mod event;
+mod expiry;
 mod identity;
 mod lifecycle;
 mod metrics;
@@ -28,6 +29,7 @@ pub use cleanup::{Cleanup, CleanupSettings};
 pub use dead_letters::{Bounds, DeadLetterOffice, Disposal, Disposed, Kept};
 pub use error::Error;
 pub use event::{BytesAt, Event};
+pub use expiry::Expiry;
 pub use identity::{Alarm, Identity, IdentityParts};
 pub use lifecycle::{
     ConfiguredRules, Lifecycle, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview,

@@ -93,7 +93,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "no unit leaves its mark behind",
-        "SELECT key FROM objects WHERE token IS NOT NULL \
+        "SELECT key FROM objects WHERE token IS NOT NULL AND deletion_status = 'NOT_EXPIRED' \
          UNION ALL SELECT physical_key FROM cleanup_dlq WHERE token IS NOT NULL \
          UNION ALL SELECT key FROM pending_objects WHERE token IS NOT NULL AND state = 'open'",
     ),

@@ -12,6 +12,7 @@ pub mod condemned;
 pub mod contents;
 pub mod dead_letters;
 pub mod expired;
+pub mod expiries;
 pub mod identities;
 pub mod intents;
 pub mod lifecycles;
@@ -52,7 +53,14 @@ macro_rules! conformance {
                 a_copy_of_condemned_content_resolves_again, if_absent_writes_only_where_nothing_is,
                 if_match_writes_only_over_what_it_names, tags_are_those_of_a_version, a_thousand_rows_go_at_once,
                 a_batch_judges_each_key, a_count_that_drifted_kills_no_bytes, later_changes_flag_writes_under_way;
-            expired: nobody_sees_it, no_condition_meets_it, every_write_clears_it;
+            expired: nobody_sees_it, no_condition_meets_it, every_write_clears_it,
+                a_time_to_live_counts_from_the_commit, a_write_replaces_the_expiry, nothing_appears_that_has_ceased,
+                an_upload_lives_from_complete_on, a_left_write_expires_too, it_is_neither_counted_nor_tagged,
+                it_keeps_no_bucket, its_bytes_go_because_it_expired;
+            expiries: what_expired_is_claimed_once_and_goes, shared_bytes_go_with_the_last,
+                a_batch_counts_what_it_shares, what_was_written_anew_survives, a_lost_claim_removes_nothing,
+                an_expiry_supersedes_writes_under_way, one_bad_row_stops_no_other, what_waits_is_told,
+                claims_of_expiries_never_overlap, removal_meets_an_overwrite, removal_meets_a_copy;
             lifecycles: rules_are_replaced_as_a_whole, rules_go_with_their_bucket, ruled_buckets_come_by_name,
                 what_is_due_is_what_the_model_says, due_objects_come_in_pages, a_prefix_is_its_bytes,
                 what_has_expired_is_not_due, what_is_due_goes_with_its_bytes, shared_bytes_stay,
@@ -155,11 +163,12 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 25] = [
+    const TOPICS: [(&str, &str); 26] = [
         ("books", include_str!("books.rs")),
         ("buckets", include_str!("buckets.rs")),
         ("objects", include_str!("objects.rs")),
         ("expired", include_str!("expired.rs")),
+        ("expiries", include_str!("expiries.rs")),
         ("lifecycles", include_str!("lifecycles.rs")),
         ("listing", include_str!("listing.rs")),
         ("uploads", include_str!("uploads.rs")),

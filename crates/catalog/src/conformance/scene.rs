@@ -2,6 +2,7 @@
 //! for what most facts begin with.
 
 mod cleanup;
+mod mortal;
 mod multipart;
 pub mod sharing;
 
@@ -212,6 +213,7 @@ impl Scene {
             etag: ETag::of_whole(md5_of(content)),
             checksum: None,
             attributes: Attributes::default(),
+            expiry: None,
         }
     }
 

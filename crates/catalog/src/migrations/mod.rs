@@ -8,6 +8,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0004_drafts.sql"),
     include_str!("sqlite/0005_audits.sql"),
     include_str!("sqlite/0006_lifecycle.sql"),
+    include_str!("sqlite/0007_expiry.sql"),
 ];
 
 /// What PostgreSQL runs, in order.
@@ -18,4 +19,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0004_drafts.sql"),
     include_str!("postgres/0005_audits.sql"),
     include_str!("postgres/0006_lifecycle.sql"),
+    include_str!("postgres/0007_expiry.sql"),
 ];

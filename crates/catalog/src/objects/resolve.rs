@@ -12,7 +12,7 @@ use crate::unit::Row;
 use crate::{Catalog, params};
 
 const RESOLVE: &str = "SELECT b.id, o.version_id, o.content_id, o.size_bytes, o.etag, o.checksum, o.headers, \
-     o.metadata, o.tags, o.last_modified, o.expires_at, c.kind, c.md5, l.backend_name, l.physical_key \
+     o.metadata, o.tags, o.last_modified, o.expires_at, c.kind, c.md5, l.backend_name, l.physical_key, :now \
      FROM buckets b \
      LEFT JOIN objects o ON o.bucket_id = b.id AND o.key = $2 AND (o.expires_at IS NULL OR o.expires_at > :now) \
      LEFT JOIN contents c ON c.id = o.content_id \
@@ -26,9 +26,9 @@ pub(super) async fn resolve(
 ) -> Result<Option<Resolved>, Error> {
     let rows = catalog.read(RESOLVE, params![bucket, key]).await?;
     let Some(first) = rows.first() else { return Ok(None) };
-    let bucket = BucketId(first.int(0)?);
+    let (bucket, now) = (BucketId(first.int(0)?), moment(first, 15)?);
     if first.opt_text(1)?.is_none() {
-        return Ok(Some(Resolved { bucket, object: None, whole: None }));
+        return Ok(Some(Resolved { bucket, now, object: None, whole: None }));
     }
     let whole = match first.text(11)? {
         "whole" => {
@@ -37,7 +37,7 @@ pub(super) async fn resolve(
         }
         _ => None,
     };
-    Ok(Some(Resolved { bucket, object: Some(object(bucket, key, first)?), whole }))
+    Ok(Some(Resolved { bucket, now, object: Some(object(bucket, key, first)?), whole }))
 }
 
 fn object(bucket: BucketId, key: &ObjectKey, row: &Row) -> Result<Object, Error> {

@@ -47,7 +47,7 @@ safeties! { [sqlite]
     a_first_write_finds_nothing by a_second_first_write_comes: "commit_put",
         [Words(" WHERE objects.expires_at IS NOT NULL AND objects.expires_at <= :now", "")], [LOST_UPDATE];
     a_replacing_write_finds_what_it_names by a_write_replaces_an_old_version: "commit_put",
-        [Words(" AND (CAST($11 AS TEXT) IS NULL OR etag = $11)", "")], [LOST_UPDATE];
+        [Words(" AND (CAST($13 AS TEXT) IS NULL OR etag = $13)", "")], [LOST_UPDATE];
     a_conditional_delete_finds_what_it_names by a_delete_names_an_old_version: "delete_object",
         [Words(" AND etag = $4", "")], [LOST_UPDATE];
     tags_are_those_of_a_version by tags_come_after_an_overwrite: "set_object_tags",

@@ -8,8 +8,8 @@ use s3o_model::conditions::WriteCondition;
 
 use super::is_named;
 use crate::conformance::books;
-use crate::conformance::scene::{LEASE, Scene, Standing, key};
-use crate::{Cleanups, Intents, Late, Objects, StuckObjects, params};
+use crate::conformance::scene::{LEASE, Scene, Standing};
+use crate::{Cleanups, Intents, Late, StuckObjects, params};
 
 /// One test of each sequence on each database.
 macro_rules! sequences {
@@ -76,22 +76,20 @@ async fn a_count_is_taken_down_twice(scene: &Scene) {
     assert_eq!(scene.number("SELECT count(*) FROM doc_pastes WHERE content_hash = 'shared'").await, 1);
     assert_eq!(scene.number("SELECT ref_count FROM doc_content WHERE content_hash = 'alone'").await, -1, "it leaks");
 
-    // Here a mark is not work that is half done: the row, its count and its cleanups change in one unit.
+    // Here a claim is not work that is half done: the row, its count and its cleanups change in one unit.
     let bucket = scene.bucket("house").await;
-    let (shared, alone) = (scene.put(bucket, "a", 5).await, scene.put(bucket, "c", 5).await);
+    let (minute, stuck) = (Duration::from_mins(1), Duration::from_hours(2));
+    let (shared, alone) = (scene.mortal(bucket, "a", 5, minute).await, scene.mortal(bucket, "c", 5, minute).await);
     scene.copy((shared, 5), bucket, "b").await.expect("copied");
+    scene.clock.advance(minute);
     for _ in 0..2 {
-        let mark = "UPDATE objects SET deletion_status = 'DELETION_IN_PROGRESS', deletion_initiated_at = :now, \
-             token = 'dead' WHERE key IN ('a', 'c')";
-        scene.change(mark, vec![]).await;
-        scene.clock.advance(Duration::from_hours(2));
-        assert_eq!(scene.catalog.reset_stuck(Duration::from_hours(2), 9).await.expect("reset").len(), 2);
+        assert_eq!(scene.claim_expiries(9).await.1, 2);
+        scene.clock.advance(stuck);
+        assert_eq!(scene.catalog.reset_stuck(stuck, 9).await.expect("reset").len(), 2);
         books::check(scene).await;
     }
-    for _ in 0..2 {
-        let targets = [(key("a"), None), (key("c"), None)];
-        scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
-    }
+    let (token, _) = scene.claim_expiries(9).await;
+    assert_eq!((scene.remove_claimed(token).await.len(), scene.remove_claimed(token).await.len()), (2, 0));
     assert_eq!((scene.standing(shared).await, scene.standing(alone).await), (Standing::Live(1), Standing::Condemned));
 }
 

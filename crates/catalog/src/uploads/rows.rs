@@ -11,7 +11,7 @@ use crate::unit::Row;
 macro_rules! uploads {
     ($tail:literal) => {
         concat!(
-            "SELECT id, bucket_id, key, headers, metadata, tags, checksum, created_at, state, answer ",
+            "SELECT id, bucket_id, key, headers, metadata, tags, checksum, created_at, state, answer, expiry ",
             "FROM multipart_uploads ",
             $tail
         )
@@ -52,6 +52,7 @@ pub(super) fn upload(row: &Row) -> Result<Upload, Error> {
         key: row.parse(2)?,
         attributes: Attributes { headers: row.json(3)?, metadata: row.json(4)?, tags: row.json(5)? },
         checksum: row.opt_json(6)?,
+        expiry: row.opt_json(10)?,
         created_at: moment(row, 7)?,
         state: state(row)?,
     })

@@ -2,6 +2,7 @@
 
 use s3o_catalog::{CompleteRow, PutRow};
 use s3o_model::checksum::{Checksum, Coverage};
+use s3o_model::clock::Timestamp;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::ETag;
 use s3o_model::ids::{ContentId, VersionId};
@@ -37,6 +38,8 @@ pub struct Completed {
     pub version: VersionId,
     /// The object's checksum.
     pub checksum: Option<Checksum>,
+    /// When the object ceases to exist.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// How often Complete starts over because a part was replaced meanwhile.
@@ -54,7 +57,7 @@ impl Engine {
             let upload = self.named_upload(&complete.target).await?;
             let outcome = match &upload.state {
                 UploadState::Open => self.complete_open(&complete, &upload).await,
-                UploadState::Completed(answer) => return replay(answer, &complete),
+                UploadState::Completed(answer) => return self.replay(answer, &complete).await,
                 UploadState::Aborted => return Err(Error::NoSuchUpload),
             };
             match outcome {
@@ -85,6 +88,7 @@ impl Engine {
             etag: joined::etag(&chosen),
             checksum,
             attributes: upload.attributes.clone(),
+            expiry: upload.expiry,
         };
         self.join(complete, upload, &chosen, row).await
     }
@@ -124,22 +128,23 @@ impl Engine {
             // Parts that were uploaded and not listed go, too.
             self.ring_for_cleanup();
         }
-        Ok(completed)
+        Ok(Completed { expires_at: committed.expires_at, ..completed })
+    }
+
+    /// The stored answer, for a client that lost it and asks for the same thing again.
+    async fn replay(&self, answer: &CompletedAnswer, complete: &CompleteUpload) -> Result<Completed, Error> {
+        if answer.request != joined::fingerprint(&complete.parts) {
+            return Err(Error::NoSuchUpload);
+        }
+        let expires_at = self.expiry_of(&complete.target.bucket, &complete.target.key, answer.version).await;
+        Ok(Completed { expires_at, ..Completed::from_answer(answer) })
     }
 }
 
 impl Completed {
     fn from_answer(answer: &CompletedAnswer) -> Self {
-        Self { etag: answer.etag.clone(), version: answer.version, checksum: answer.checksum.clone() }
-    }
-}
-
-/// The stored answer, for a client that lost it and asks for the same thing again.
-fn replay(answer: &CompletedAnswer, complete: &CompleteUpload) -> Result<Completed, Error> {
-    if answer.request == joined::fingerprint(&complete.parts) {
-        Ok(Completed::from_answer(answer))
-    } else {
-        Err(Error::NoSuchUpload)
+        let CompletedAnswer { etag, version, checksum, .. } = answer.clone();
+        Self { etag, version, checksum, expires_at: None }
     }
 }
 

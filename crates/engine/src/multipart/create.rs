@@ -1,5 +1,6 @@
 //! Opens a multipart upload.
 
+use s3o_model::expiry::Expiry;
 use s3o_model::ids::UploadId;
 use s3o_model::multipart::{Upload, UploadChecksum, UploadState};
 use s3o_model::names::{BucketName, ObjectKey};
@@ -18,19 +19,23 @@ pub struct CreateUpload {
     pub attributes: Attributes,
     /// Which checksum the client wants.
     pub checksum: Option<UploadChecksum>,
+    /// When the object will cease to exist; `None`: when its bucket says. A time to live counts from Complete.
+    pub expiry: Option<Expiry>,
 }
 
 impl Engine {
     /// Opens an upload.
     pub async fn create_upload(&self, create: CreateUpload) -> Result<Upload, Error> {
-        let bucket = self.find_bucket(&create.bucket).await?;
+        let there = self.find(&create.bucket, &create.key).await?;
+        let expiry = self.expiry(&create.bucket, create.expiry, there.now)?;
         let mut upload = Upload {
             id: UploadId::new(self.ids.fresh()),
-            bucket: bucket.id,
+            bucket: there.bucket,
             key: create.key,
             attributes: create.attributes,
             checksum: create.checksum,
-            created_at: bucket.created_at,
+            expiry,
+            created_at: there.now,
             state: UploadState::Open,
         };
         upload.created_at = self.uploads.create_upload(&upload).await?;

@@ -47,6 +47,8 @@ pub struct Config {
     pub cleanup: CleanupQueue,
     /// How objects are removed by rules.
     pub lifecycle: Lifecycle,
+    /// How objects whose time has passed are removed.
+    pub expiry: Expiry,
     /// How often the smaller workers look.
     pub upkeep: Upkeep,
     /// How bodies are kept at hand.
@@ -173,6 +175,17 @@ pub struct Lifecycle {
     pub interval: Duration,
     /// The rules, besides those that buckets have of their own.
     pub rules: Vec<ConfiguredRule>,
+}
+
+/// How objects whose time has passed are removed.
+#[derive(Debug, Clone, Copy)]
+pub struct Expiry {
+    /// How often they are looked for.
+    pub interval: Duration,
+    /// How many are claimed at a time.
+    pub batch_size: usize,
+    /// After how long a removal that does not end is begun again.
+    pub stuck_after: Duration,
 }
 
 /// How often the smaller workers look.

@@ -20,7 +20,8 @@ use super::cache;
 use super::faults::Faults;
 use super::read::Section;
 use super::{
-    Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Intents, Lifecycle, Server, Upkeep, units,
+    Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Expiry, Intents, Lifecycle, Server, Upkeep,
+    units,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,17 +35,8 @@ const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 9] = [
-    "expiry",
-    "replication",
-    "rebalance",
-    "reconcile",
-    "sweep",
-    "integrity",
-    "usage_flush",
-    "circuit_breaker",
-    "notifications",
-];
+const NOT_BUILT: [&str; 8] =
+    ["replication", "rebalance", "reconcile", "sweep", "integrity", "usage_flush", "circuit_breaker", "notifications"];
 
 pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
     let faults = RefCell::new(Faults::default());
@@ -59,6 +51,7 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
         intents: intents(root.section("write_path")),
         cleanup: cleanup(root.section("cleanup_queue")),
         lifecycle: lifecycle(root.section("lifecycle")),
+        expiry: expiry(root.section("expiry")),
         upkeep: Upkeep {
             stale_multipart: interval(root.section("stale_multipart"), HOUR),
             quota_audit: interval(root.section("quota_audit"), HOUR),
@@ -180,9 +173,15 @@ fn access_key(section: Section<'_>) -> Option<AccessKey> {
 fn bucket(section: Section<'_>) -> Option<(BucketName, BucketSettings)> {
     let name = section.required("name", |text| text.parse().map_err(|e: s3o_model::names::InvalidName| e.to_string()));
     let dedup = section.read("dedup", flag).unwrap_or(false);
-    section.not_built(&["default_ttl", "replication_factor"]);
+    section.not_built(&["replication_factor"]);
+    let default_ttl = section.read("default_ttl", time_to_live);
     section.finish();
-    Some((name?, BucketSettings { dedup, ..BucketSettings::default() }))
+    Some((name?, BucketSettings { dedup, default_ttl }))
+}
+
+fn time_to_live(text: &str) -> Result<Duration, String> {
+    let live = units::duration(text)?;
+    if live.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(live) }
 }
 
 fn backend(section: Section<'_>) -> Option<BackendConfig> {
@@ -292,6 +291,16 @@ fn lifecycle_rule(position: usize, section: Section<'_>) -> Option<ConfiguredRul
     let days = section.required("expiration_days", |text| ConfiguredRule::days(text).map_err(told));
     section.finish();
     Some(ConfiguredRule::new(position, bucket?, prefix?, days?))
+}
+
+fn expiry(section: Section<'_>) -> Expiry {
+    let expiry = Expiry {
+        interval: section.duration("interval", MINUTE),
+        batch_size: section.count("batch_size", 1000).min(1000),
+        stuck_after: section.duration("stuck_after", 2 * HOUR),
+    };
+    section.finish();
+    expiry
 }
 
 /// A worker that has nothing to set but how often it looks.

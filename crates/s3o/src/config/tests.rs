@@ -37,6 +37,8 @@ fn defaults_are_those_of_the_reference() {
     assert_eq!(config.upkeep.quota_audit, Duration::from_hours(1));
     assert_eq!((config.lifecycle.interval, config.lifecycle.rules), (Duration::from_hours(1), vec![]));
     assert_eq!(config.upkeep.watchdog, Duration::from_mins(1));
+    assert_eq!((config.expiry.interval, config.expiry.batch_size), (Duration::from_mins(1), 1000));
+    assert_eq!(config.expiry.stuck_after, Duration::from_hours(2));
     assert_eq!(config.server.object_bytes_max, 5 << 40);
     assert_eq!(config.audit, Path::new("./s3o-data/audit.jsonl"));
 }
@@ -49,7 +51,8 @@ fn every_fault_is_told_with_its_path() {
          backends: [{name: Disk, kind: fs, root: x}, {name: b, kind: ftp}, {name: c, kind: s3}]\n\
          cleanup_queue: {interval: soon}\n\
          watchdog: {interval: 1m, stuck_after: 2h}\n\
-         expiry: {stuck_after: 2h}\n\
+         expiry: {stuck_after: soon, colour: red}\n\
+         buckets: [{name: photos, default_ttl: 0s}, {name: videos, default_ttl: long}]\n\
          lifecycle: {rules: [{prefix: a, expiration_days: 1}, {bucket: photos, prefix: '', expiration_days: 0}, \
          {bucket: Photos, prefix: a, expiration_days: 1, days: 1}]}\n",
     )
@@ -65,7 +68,10 @@ fn every_fault_is_told_with_its_path() {
         "backends[2].bucket: is required",
         "cleanup_queue.interval: ",
         "watchdog.stuck_after: is not a known setting",
-        "expiry: is a setting of a part that is not built yet",
+        "expiry.stuck_after: ",
+        "expiry.colour: is not a known setting",
+        "buckets[0].default_ttl: must be longer than nothing",
+        "buckets[1].default_ttl: ",
         "lifecycle.rules[0].bucket: is required",
         "lifecycle.rules[1].prefix: must be 1 to 1024 bytes",
         "lifecycle.rules[1].expiration_days: must be a whole number of days from 1",

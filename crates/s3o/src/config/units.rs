@@ -1,8 +1,7 @@
-//! Durations and sizes as people write them.
+//! Sizes and durations as people write them.
 
-use std::time::Duration;
+use s3o_model::duration::number_with_unit;
 
-const DURATIONS: [(&str, u64); 5] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 const SIZES: [(&str, u64); 10] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -16,18 +15,8 @@ const SIZES: [(&str, u64); 10] = [
     ("B", 1),
 ];
 
-/// Nobody means a longer one, and sums with it must stay within what a catalog can hold.
-const DURATION_MAX: Duration = Duration::from_hours(24 * 36_500);
-
 /// `90s`, `5m`, `24h`, `500ms`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = number_with_unit(text, &DURATIONS).map(Duration::from_millis);
-    match parsed {
-        Some(duration) if duration > DURATION_MAX => Err(format!("{text:?} is more than a hundred years")),
-        Some(duration) => Ok(duration),
-        None => Err(format!("{text:?} is not a duration such as 500ms, 90s, 5m or 24h")),
-    }
-}
+pub use s3o_model::duration::parse as duration;
 
 /// `10GiB`, `500MB`, or a number of bytes.
 pub fn size(text: &str) -> Result<u64, String> {
@@ -48,26 +37,9 @@ pub fn shown(size_bytes: u64) -> String {
     }
 }
 
-fn number_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
-    number.parse::<u64>().ok()?.checked_mul(*factor)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{duration, shown, size};
-    use std::time::Duration;
-
-    #[test]
-    fn durations_have_a_unit() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("24h"), Ok(Duration::from_hours(24)));
-        for bad in ["5", "m", "-1s", "1.5h", "5 parsecs", ""] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
-    }
+    use super::{shown, size};
 
     #[test]
     fn sizes_are_shown_exactly() {

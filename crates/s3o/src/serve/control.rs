@@ -137,6 +137,7 @@ fn oldest_due(due: OldestDue) -> OldestDueStatus {
         cleanup: due.cleanup.as_secs_f64(),
         pending_intents: due.pending_intents.as_secs_f64(),
         stale_multipart: due.stale_multipart.as_secs_f64(),
+        expiry: due.expiry.as_secs_f64(),
     }
 }
 

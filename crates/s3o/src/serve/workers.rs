@@ -6,7 +6,7 @@ use std::time::Duration;
 use s3o_backend::Fleet;
 use s3o_catalog::Catalog;
 use s3o_workers::{
-    Cleanup, CleanupSettings, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
+    Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
     Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
@@ -16,8 +16,6 @@ use crate::config::Config;
 
 /// How long one tick of a worker may take before it is given up.
 const TICK_MAX: Duration = Duration::from_mins(10);
-/// After how long a deletion that does not end is begun again.
-const STUCK_AFTER: Duration = Duration::from_hours(2);
 
 /// What workers are made of.
 #[derive(Clone, Copy)]
@@ -39,6 +37,7 @@ pub fn all(parts: &Parts<'_>) -> Vec<Scheduled> {
     vec![
         cleanup(parts),
         pending_reaper(parts),
+        expiry(parts),
         stale_multipart(parts),
         lifecycle(parts),
         identity(parts),
@@ -100,6 +99,13 @@ fn pending_reaper(parts: &Parts<'_>) -> Scheduled {
     scheduled(worker, config.intents.reaper_tick, Kind::Shared)
 }
 
+fn expiry(parts: &Parts<'_>) -> Scheduled {
+    let Parts { config, catalog, ground, .. } = *parts;
+    let bell = Arc::clone(&ground.cleanup_bell);
+    let worker = Expiry::new(Arc::clone(catalog) as _, ground.ids.clone(), config.expiry.batch_size, bell);
+    scheduled(worker, config.expiry.interval, Kind::Shared)
+}
+
 fn identity(parts: &Parts<'_>) -> Scheduled {
     on_schedule(Arc::clone(parts.identity) as _, parts.config.upkeep.identity, Kind::Locked, None)
 }
@@ -133,7 +139,10 @@ fn watchdog(parts: &Parts<'_>) -> Scheduled {
         cleanups: Arc::clone(catalog) as _,
         objects: Arc::clone(catalog) as _,
         ids: ground.ids.clone(),
-        settings: WatchdogSettings { claim_grace_period: config.cleanup.claim_grace_period, stuck_after: STUCK_AFTER },
+        settings: WatchdogSettings {
+            claim_grace_period: config.cleanup.claim_grace_period,
+            stuck_after: config.expiry.stuck_after,
+        },
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
     };
     scheduled(worker, config.upkeep.watchdog, Kind::Locked)

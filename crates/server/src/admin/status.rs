@@ -101,6 +101,8 @@ pub struct OldestDueStatus {
     pub pending_intents: f64,
     /// Multipart uploads that nobody works on.
     pub stale_multipart: f64,
+    /// Objects whose time has passed.
+    pub expiry: f64,
 }
 
 /// What the cache of this instance holds and has answered.

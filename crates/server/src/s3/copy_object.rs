@@ -14,7 +14,7 @@ use super::conditions;
 use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::refusal::Refusal;
-use super::{names, times};
+use super::{expiration, names, times};
 
 /// The conditions that both kinds of copy set on their source.
 macro_rules! source_conditions {
@@ -43,8 +43,11 @@ pub async fn copy(door: &Door, request: S3Request<CopyObjectInput>) -> Answer<Co
         checksum_sha256: checksum.sha256,
         checksum_type: copied.checksum.map(|checksum| checksums::type_of(checksum.coverage)),
     };
-    let output = CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() };
-    Ok(S3Response::new(output))
+    Ok(S3Response::new(CopyObjectOutput {
+        copy_object_result: Some(result),
+        expiration: expiration::shown(copied.expires_at),
+        ..CopyObjectOutput::default()
+    }))
 }
 
 fn translate(mut input: CopyObjectInput, headers: &HeaderMap) -> Result<CopyObject, Refusal> {
@@ -73,6 +76,7 @@ fn translate(mut input: CopyObjectInput, headers: &HeaderMap) -> Result<CopyObje
         replace_tags: replace_tags.then_some(attributes.tags),
         condition: conditions::of_write_headers(headers)?,
         checksum,
+        expiry: expiration::asked(headers)?,
     })
 }
 

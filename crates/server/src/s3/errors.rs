@@ -6,6 +6,7 @@ use s3o_model::clock::Timestamp;
 use s3o_model::etag::ETag;
 use s3o_model::multipart::PartsRefused;
 
+use super::expiration;
 use super::refusal::Refusal;
 use super::times::http_date;
 
@@ -39,6 +40,7 @@ pub fn refuse(error: Error) -> Refusal {
             Refusal::because("BadDigest", format!("The {name} you specified did not match the calculated checksum."))
         }
         Error::Invalid(why) => Refusal::because("InvalidRequest", why),
+        Error::Expiry(refused) => expiration::refuse(refused),
         Error::Conflict => Refusal::new("ConditionalRequestConflict"),
         Error::Away(why) => {
             tracing::warn!(why, "answered service unavailable");
@@ -88,6 +90,7 @@ mod tests {
     use s3o_engine::{BodyError, Error};
     use s3o_model::clock::Timestamp;
     use s3o_model::etag::ETag;
+    use s3o_model::expiry::ExpiryRefused;
     use s3o_model::multipart::PartsRefused;
 
     #[test]
@@ -113,6 +116,7 @@ mod tests {
             (Error::Parts(PartsRefused::TooSmall(1)), "EntityTooSmall", 400),
             (Error::ChecksumMismatch("x-amz-checksum-crc32"), "BadDigest", 400),
             (Error::Invalid("no"), "InvalidRequest", 400),
+            (Error::Expiry(ExpiryRefused::Past), "InvalidArgument", 400),
             (Error::Conflict, "ConditionalRequestConflict", 409),
             (Error::Away("db".into()), "ServiceUnavailable", 503),
             (Error::Damaged("x".into()), "InternalError", 500),

@@ -12,7 +12,7 @@ use s3s::{S3Error, S3Result};
 use super::access::{Access, AccessKey, SharedKeys};
 use super::leniency::Vouched;
 use super::refusal::Refusal;
-use super::{signed_headers, subresources, unsupported};
+use super::{expiration, signed_headers, subresources, unsupported};
 use crate::middleware::{RequestNotes, Subject, mutates};
 
 /// How metrics name the operations that are not offered, so that they stay few.
@@ -37,6 +37,7 @@ impl Grants {
         signed_headers::check(request.uri(), request.headers())?;
         subresources::check(operation, request.uri().query())?;
         unsupported::check(request.headers())?;
+        expiration::check(operation, request.headers())?;
         if let Some(bucket) = request.s3_path().get_bucket_name() {
             demand(&key, needed(operation), bucket)?;
         }

@@ -17,6 +17,7 @@ mod delete_objects;
 mod door;
 mod error_body;
 mod errors;
+mod expiration;
 mod framing;
 mod gate;
 mod get_object;

@@ -9,7 +9,7 @@ use super::body::{self, Statement};
 use super::checksums::{self, Fields, fields};
 use super::door::{Answer, Door};
 use super::errors::refuse;
-use super::{conditions, names};
+use super::{conditions, expiration, names};
 
 /// Stores an object.
 pub async fn put(door: &Door, request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
@@ -29,12 +29,14 @@ pub async fn put(door: &Door, request: S3Request<PutObjectInput>) -> Answer<PutO
         declared: body::declared(statement)?,
         attributes,
         condition: conditions::of_write(input.if_match, input.if_none_match)?,
+        expiry: expiration::asked(&headers)?,
         body: body::stream(input.body),
     };
     let stored = door.engine.put_object(put).await.map_err(refuse)?;
     let checksum = Fields::of(stored.checksum.as_ref());
     Ok(S3Response::new(PutObjectOutput {
         e_tag: Some(ETag::Strong(stored.etag.to_string())),
+        expiration: expiration::shown(stored.expires_at),
         checksum_crc32: checksum.crc32,
         checksum_crc32c: checksum.crc32c,
         checksum_crc64nvme: checksum.crc64nvme,

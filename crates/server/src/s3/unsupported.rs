@@ -7,13 +7,8 @@ use http::{HeaderMap, HeaderValue};
 
 use super::refusal::Refusal;
 
-const PREFIXES: &[&str] = &[
-    "x-amz-server-side-encryption",
-    "x-amz-copy-source-server-side-encryption",
-    "x-amz-object-lock-",
-    "x-amz-grant-",
-    "x-s3o-expires-",
-];
+const PREFIXES: &[&str] =
+    &["x-amz-server-side-encryption", "x-amz-copy-source-server-side-encryption", "x-amz-object-lock-", "x-amz-grant-"];
 
 const NAMES: &[&str] = &[
     "x-amz-bypass-governance-retention",
@@ -40,6 +35,8 @@ fn asks_too_much(name: &str, value: &HeaderValue) -> bool {
     match name {
         "x-amz-acl" => !matches!(value.as_bytes(), b"" | b"private" | b"bucket-owner-full-control"),
         "x-amz-bucket-object-lock-enabled" => !value.as_bytes().eq_ignore_ascii_case(b"false"),
+        "x-s3o-expires-after" | "x-s3o-expires-at" => false,
+        _ if name.starts_with("x-s3o-") => true,
         _ => NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)),
     }
 }
@@ -63,7 +60,7 @@ mod tests {
             ("x-amz-acl", "public-read"),
             ("x-amz-grant-read", "id=x"),
             ("x-amz-website-redirect-location", "/"),
-            ("x-s3o-expires-after", "60"),
+            ("x-s3o-expires-when", "60"),
         ] {
             assert_eq!(check(&with(name, value)).unwrap_err().code, "NotImplemented", "{name}");
         }
@@ -73,6 +70,7 @@ mod tests {
     fn what_changes_nothing_passes() {
         for (name, value) in [
             ("x-amz-acl", "private"),
+            ("x-s3o-expires-after", "60"),
             ("x-amz-acl", "bucket-owner-full-control"),
             ("x-amz-bucket-object-lock-enabled", "False"),
             ("x-amz-request-payer", "requester"),

@@ -85,7 +85,7 @@ impl PendingReaper {
         digests: Digests,
     ) -> Result<Option<Resolution>, Error> {
         let first = &copies[0];
-        let Draft { attributes, condition, .. } = first.draft.clone().unwrap_or_default();
+        let Draft { attributes, condition, expiry, .. } = first.draft.clone().unwrap_or_default();
         let commit = CommitPut {
             landed: Landed::Reaped { write: first.write, copies: copies.len(), token },
             content: ContentId::new(self.ids.fresh()),
@@ -100,6 +100,7 @@ impl PendingReaper {
                 etag: ETag::of_whole(digests.md5),
                 checksum: digests.checksum,
                 attributes,
+                expiry,
             },
             condition,
             is_first: false,
@@ -140,6 +141,7 @@ fn compare(draft: &Draft, digests: &Digests) -> Look {
 const fn refusal(verdict: Verdict) -> Resolution {
     match verdict {
         Verdict::Superseded => Resolution::Superseded,
+        Verdict::Past => Resolution::Dropped("it would have expired by now"),
         Verdict::PreconditionFailed => Resolution::Dropped("its condition does not hold any more"),
         _ => Resolution::Dropped("the bucket is gone"),
     }

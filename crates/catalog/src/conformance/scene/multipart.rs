@@ -19,6 +19,7 @@ impl Scene {
             key: key.parse().expect("a valid key"),
             attributes: Attributes::default(),
             checksum: None,
+            expiry: None,
             created_at: self.now(),
             state: UploadState::Open,
         };

@@ -12,11 +12,11 @@ use s3s::{S3Request, S3Response};
 
 use super::upload_ref;
 use crate::s3::checksums::{self, Fields, fields};
-use crate::s3::conditions;
 use crate::s3::door::{Answer, Door};
 use crate::s3::errors::refuse;
 use crate::s3::refusal::Refusal;
 use crate::s3::url_encoding::NameEncoding;
+use crate::s3::{conditions, expiration};
 
 /// Makes one object of the parts.
 pub async fn complete(
@@ -39,6 +39,7 @@ pub async fn complete(
         bucket: Some(input.bucket),
         key: Some(input.key),
         e_tag: Some(ETag::Strong(completed.etag.to_string())),
+        expiration: expiration::shown(completed.expires_at),
         checksum_crc32: checksum.crc32,
         checksum_crc32c: checksum.crc32c,
         checksum_crc64nvme: checksum.crc64nvme,

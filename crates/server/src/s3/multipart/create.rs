@@ -10,7 +10,7 @@ use crate::s3::attributes::given;
 use crate::s3::door::{Answer, Door};
 use crate::s3::errors::refuse;
 use crate::s3::refusal::Refusal;
-use crate::s3::{checksums, names};
+use crate::s3::{checksums, expiration, names};
 
 /// Opens an upload.
 pub async fn create(
@@ -24,6 +24,7 @@ pub async fn create(
         key: names::key(&input.key)?,
         attributes: given!(input).attributes(&request.headers)?,
         checksum,
+        expiry: expiration::asked(&request.headers)?,
     };
     let upload = door.engine.create_upload(create).await.map_err(refuse)?;
     Ok(S3Response::new(CreateMultipartUploadOutput {

@@ -1,0 +1,187 @@
+"""One store behind one catalog, filled with expired objects: how fast they go, and what clients do in the same time.
+
+bench_expiry.py fill-store STORE COUNT        puts COUNT bodies of 4 KiB under the names that `fill-catalog` knows
+bench_expiry.py fill-catalog URL BACKEND N    enters N expired objects of the bucket `bench`, a third of them sharing content
+bench_expiry.py watch ADMIN PID N             lets the worker go on, and prints a line when rows and bytes are gone
+bench_expiry.py own-rate STORE COUNT          deletes COUNT bodies by the store's own batch calls, without listing them
+bench_expiry.py rate                          what `s3o bench --json` says on its way
+STORE is a folder, or a backend of kind s3 as JSON.
+"""
+
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+import uuid
+
+BODY = os.urandom(4096)
+WRITERS = 16
+# A third of the objects refer to what another one brought along.
+SHARING = 3
+LOOK_SECONDS = 0.1
+
+
+def physical_key(number):
+    return f"bench/{number // 1000:05}/{number:07}~{uuid.UUID(int=number).hex}"
+
+
+def contents_of(objects):
+    return objects - objects // SHARING
+
+
+def client(store):
+    import seaweed
+
+    return seaweed.connect(store["endpoint"], store["access_key_id"], store["secret_access_key"])
+
+
+def fill_store(store, count):
+    count = int(count)
+    if store.startswith("{"):
+        store = json.loads(store)
+        clients = [client(store) for _ in range(WRITERS)]
+
+        def put(first):
+            for number in range(first, count, WRITERS):
+                clients[first].put_object(Bucket=store["bucket"], Key=physical_key(number), Body=BODY)
+
+        with concurrent.futures.ThreadPoolExecutor(WRITERS) as writers:
+            list(writers.map(put, range(WRITERS)))
+        return
+    for number in range(count):
+        path = os.path.join(store, physical_key(number))
+        if number % 1000 == 0:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(BODY)
+
+
+CONTENTS = """INSERT INTO contents (id, kind, md5, size_bytes, ref_count)
+    SELECT {id}, 'whole', {id}, {size}, CASE WHEN i < {shared} THEN 2 ELSE 1 END FROM n WHERE i < {contents}"""
+LOCATIONS = """INSERT INTO object_locations (content_id, backend_name, physical_key, size_bytes, stripe, verified_at)
+    SELECT {id}, '{backend}', {key}, {size}, 0, {now} FROM n WHERE i < {contents}"""
+# The last ones refer to the first contents again.
+OBJECTS = """INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, headers, metadata, tags,
+    last_modified, expires_at)
+    SELECT (SELECT id FROM buckets WHERE name = 'bench'), {name},
+    CASE WHEN i < {contents} THEN {id} ELSE {shared_id} END, {id}, {size}, {id}, '{{}}', '{{}}', '{{}}', {now}, {now} FROM n"""
+BOOKS = """UPDATE backend_quotas SET used_bytes = used_bytes + {size} * {contents}
+    WHERE backend_name = '{backend}' AND stripe = 0"""
+
+
+def statements(url, backend, objects):
+    sqlite = url.startswith("sqlite:")
+    numbers = (
+        f"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {objects - 1}) "
+        if sqlite
+        else f"WITH n AS (SELECT i FROM generate_series(0, {objects - 1}) i) "
+    )
+    hexadecimal = "printf('%032x', {})" if sqlite else "lpad(to_hex({}), 32, '0')"
+    key = (
+        "printf('bench/%05d/%07d~%032x', i / 1000, i, i)"
+        if sqlite
+        else "'bench/' || lpad((i / 1000)::text, 5, '0') || '/' || lpad(i::text, 7, '0') || '~' || lpad(to_hex(i), 32, '0')"
+    )
+    contents = contents_of(objects)
+    words = {
+        "id": hexadecimal.format("i"),
+        "shared_id": hexadecimal.format(f"i - {contents}"),
+        "name": "printf('%07d', i)" if sqlite else "lpad(i::text, 7, '0')",
+        "key": key,
+        "size": len(BODY),
+        "contents": contents,
+        "shared": objects - contents,
+        "backend": backend,
+        "now": int(time.time() * 1000),
+    }
+    # What went before would be remembered for an hour.
+    yield "DELETE FROM contents WHERE state = 'condemned'"
+    for statement in (CONTENTS, LOCATIONS, OBJECTS):
+        head, select = statement.format(**words).split("SELECT", 1)
+        yield f"{head} {numbers} SELECT{select}"
+    yield BOOKS.format(**words)
+
+
+def fill_catalog(url, backend, objects):
+    objects = int(objects)
+    if url.startswith("sqlite:"):
+        import sqlite3
+
+        with sqlite3.connect(url.removeprefix("sqlite:")) as catalog:
+            catalog.execute("PRAGMA synchronous = OFF")
+            for statement in statements(url, backend, objects):
+                catalog.execute(statement)
+        return
+    script = ";\n".join([*statements(url, backend, objects), "ANALYZE"])
+    subprocess.run(["psql", "--quiet", "--set=ON_ERROR_STOP=1", url], input=script, text=True, check=True)
+
+
+def ask(admin, path, method="GET"):
+    request = urllib.request.Request(admin + path, method=method, headers={"X-Admin-Token": os.environ["S3O_ADMIN_TOKEN"]})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return response.read().decode()
+
+
+def metrics(admin):
+    found = {}
+    for line in ask(admin, "/metrics").splitlines():
+        if not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            found[name] = float(value)
+    return found
+
+
+def summed(seen, name, words=""):
+    return sum(value for key, value in seen.items() if key.startswith(name) and words in key)
+
+
+def peak_mebibytes(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read()).group(1)) / 1024
+
+
+def watch(admin, pid, objects):
+    objects = int(objects)
+    before, began = metrics(admin), time.monotonic()
+    ask(admin, "/admin/api/workers/expiry/resume", "POST")
+    rows_gone = None
+    while True:
+        time.sleep(LOOK_SECONDS)
+        seen, passed = metrics(admin), time.monotonic() - began
+        if rows_gone is None and seen['s3o_oldest_due_seconds{queue="expiry"}'] == 0:
+            rows_gone = passed
+        if rows_gone is not None and seen["s3o_cleanup_queue_depth"] == 0:
+            break
+    calls = summed(seen, "s3o_backend_requests_total", "delete") - summed(before, "s3o_backend_requests_total", "delete")
+    commits = seen["s3o_catalog_commits_total"] - before["s3o_catalog_commits_total"]
+    print(
+        f"| {objects} | {rows_gone:.1f} | {objects / rows_gone:.0f} | {passed:.1f} | {objects / passed:.0f} "
+        f"| {commits:.0f} | {calls:.0f} | {peak_mebibytes(pid):.0f} |",
+        flush=True,
+    )
+
+
+def own_rate(store, count):
+    store, count = json.loads(store), int(count)
+    s3, began = client(store), time.monotonic()
+    for first in range(0, count, 1000):
+        keys = [{"Key": physical_key(number)} for number in range(first, min(first + 1000, count))]
+        s3.delete_objects(Bucket=store["bucket"], Delete={"Objects": keys, "Quiet": True})
+    seconds = time.monotonic() - began
+    print(f"| the store's own batch calls | {count} | {seconds:.1f} | {count / seconds:.0f} |", flush=True)
+
+
+def rate():
+    """Requests a second, from what `s3o bench --json` prints."""
+    figures = json.load(sys.stdin)["cells"][0][0]
+    print(f"{figures['ops_per_second']:.0f}/s, {figures['errors']} errors")
+
+
+COMMANDS = {"rate": rate, "fill-store": fill_store, "fill-catalog": fill_catalog, "watch": watch, "own-rate": own_rate}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](*sys.argv[2:])
