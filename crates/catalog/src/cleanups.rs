@@ -112,9 +112,10 @@ pub trait Cleanups: Send + Sync {
     async fn depths(&self) -> Result<Depths, Error>;
 }
 
-pub(crate) const CLAIM: &str = "UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN \
-     (SELECT id FROM cleanup_queue WHERE backend_name = $1 AND due >= $5 AND due <= :now AND token IS NULL \
-      ORDER BY due, id LIMIT $2 /*skip*/) \
+/// Chosen once: a list of rows to lock that is part of the search may be asked for again, and then gives others.
+pub(crate) const CLAIM: &str = "WITH chosen AS MATERIALIZED (SELECT id FROM cleanup_queue \
+     WHERE backend_name = $1 AND due >= $5 AND due <= :now AND token IS NULL ORDER BY due, id LIMIT $2 /*skip*/) \
+     UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN (SELECT id FROM chosen) \
      RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
      size_bytes, reason, claimed_at";
 

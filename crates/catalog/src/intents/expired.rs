@@ -48,9 +48,10 @@ pub(super) use enqueue;
 
 /// A claim is a lease, too: one that ran out is free for the next. The outer look at the lease is
 /// for a copy that another reaper took between the two.
-const FENCE: &str = "UPDATE pending_objects SET state = 'aborting', token = $1, lease_until = :now + $3 \
-     WHERE write_id IN (SELECT write_id FROM pending_objects WHERE lease_until >= $4 AND lease_until <= :now \
-     ORDER BY lease_until LIMIT $2 /*skip*/) AND (lease_until <= :now OR state = 'open')";
+const FENCE: &str = "WITH chosen AS MATERIALIZED (SELECT write_id FROM pending_objects \
+     WHERE lease_until >= $4 AND lease_until <= :now ORDER BY lease_until LIMIT $2 /*skip*/) \
+     UPDATE pending_objects SET state = 'aborting', token = $1, lease_until = :now + $3 \
+     WHERE write_id IN (SELECT write_id FROM chosen) AND (lease_until <= :now OR state = 'open')";
 
 const FENCED: &str = "SELECT q.id, q.write_id, q.backend_name, q.physical_key, q.size_bytes, q.bucket_id, b.name, \
      q.key, q.superseded, q.draft, :now - q.created_at \

@@ -38,11 +38,13 @@ macro_rules! stuck {
     };
 }
 
+/// Chosen once, like the rows of a claim.
 const RESET: &str = concat!(
-    "UPDATE objects SET deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL \
-     WHERE (bucket_id, key) IN (",
+    "WITH chosen AS MATERIALIZED (",
     stuck!("bucket_id, key", "ORDER BY deletion_initiated_at LIMIT $2 /*skip*/"),
-    ") RETURNING (SELECT name FROM buckets WHERE id = bucket_id), key, expires_at"
+    ") UPDATE objects SET deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL \
+     WHERE (bucket_id, key) IN (SELECT bucket_id, key FROM chosen) \
+     RETURNING (SELECT name FROM buckets WHERE id = bucket_id), key, expires_at"
 );
 
 /// What could not be removed and is tried again is found again, if it is.
