@@ -4,6 +4,7 @@
 mod cached;
 mod counts;
 mod dead_letters;
+mod departures;
 mod each_call;
 mod late;
 mod late_writes;

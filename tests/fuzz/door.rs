@@ -259,6 +259,7 @@ async fn open_engine(
             recovery: Recovery::Promote,
         },
         configured: Shared::default(),
+        configured_rules: Shared::default(),
         cleanup_bell: Arc::default(),
         metrics: IntentMetrics::default(),
         alarm: Arc::new(()),

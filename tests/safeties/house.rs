@@ -93,6 +93,7 @@ impl Shared {
                 recovery: Recovery::Promote,
             },
             configured: s3o_model::shared::Shared::default(),
+            configured_rules: s3o_model::shared::Shared::default(),
             cleanup_bell: self.bell.clone(),
             metrics: IntentMetrics::default(),
             alarm: Arc::new(()),

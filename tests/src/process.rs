@@ -157,6 +157,7 @@ impl Parts {
                 recovery: Recovery::Promote,
             },
             configured: self.configured.clone(),
+            configured_rules: Shared::default(),
             cleanup_bell: self.bell.clone(),
             metrics: IntentMetrics::default(),
             alarm: Arc::new(()),

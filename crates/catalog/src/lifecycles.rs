@@ -110,7 +110,7 @@ pub struct DueUpload {
 #[async_trait]
 pub trait Lifecycles: Send + Sync {
     /// The rules that were set for a bucket, if any were.
-    async fn lifecycle(&self, bucket: BucketId) -> Result<Option<Vec<Rule>>, Error>;
+    async fn lifecycle(&self, bucket: BucketId) -> Result<Option<RuledBucket>, Error>;
 
     /// Replaces a bucket's rules, or removes them. Once this is done, nothing is removed by the rules before.
     async fn set_lifecycle(&self, bucket: BucketId, rules: Option<&[Rule]>) -> Result<(), Error>;
@@ -160,9 +160,11 @@ fn ruled_bucket(row: &Row) -> Result<RuledBucket, Error> {
 
 #[async_trait]
 impl Lifecycles for Catalog {
-    async fn lifecycle(&self, bucket: BucketId) -> Result<Option<Vec<Rule>>, Error> {
-        let rows = self.read("SELECT lifecycle FROM buckets WHERE id = $1", params![bucket]).await?;
-        rows.first().ok_or(Error::Guard(Verdict::NoSuchBucket))?.opt_json(0)
+    async fn lifecycle(&self, bucket: BucketId) -> Result<Option<RuledBucket>, Error> {
+        const SQL: &str = "SELECT id, name, lifecycle_revision, lifecycle FROM buckets WHERE id = $1";
+        let rows = self.read(SQL, params![bucket]).await?;
+        let row = rows.first().ok_or(Error::Guard(Verdict::NoSuchBucket))?;
+        row.opt_text(3)?.map(|_| ruled_bucket(row)).transpose()
     }
 
     async fn set_lifecycle(&self, bucket: BucketId, rules: Option<&[Rule]>) -> Result<(), Error> {

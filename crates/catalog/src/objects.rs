@@ -31,7 +31,7 @@ use crate::error::{Error, Verdict};
 use crate::landed::Landed;
 use crate::release::{NONE, Release, Selector};
 use crate::sharing::{Becomes, Body, REFER, RUNS_MAX};
-use crate::unit::{Row, Unit, json};
+use crate::unit::{Answer, Row, Unit, json};
 use crate::{Catalog, params};
 
 /// What a bucket name and a key lead to.
@@ -41,6 +41,8 @@ pub struct Resolved {
     pub bucket: BucketId,
     /// The catalog's clock at that moment.
     pub now: Timestamp,
+    /// Which rules were set for the bucket, by their revision, if any were.
+    pub rules: Option<i64>,
     /// The object, if there is one that has not expired.
     pub object: Option<Object>,
     /// The object's bytes where they lie in one piece; `None` when they are joined from parts.
@@ -95,14 +97,19 @@ pub struct Committed {
     pub displaced: bool,
     /// When it ceases to exist.
     pub expires_at: Option<Timestamp>,
+    /// Which rules the bucket had then, by their revision, if any were set.
+    pub rules: Option<i64>,
 }
 
 impl Committed {
-    pub(crate) fn from_row(row: &Row) -> Result<Self, Error> {
+    /// What was answered to [`BUCKET_STANDS`] and to the statement that wrote the row.
+    pub(crate) fn of(answers: &[Answer], stands: usize, written: usize) -> Result<Self, Error> {
+        let row = &answers[written].rows[0];
         Ok(Self {
             last_modified: moment(row, 0)?,
             displaced: row.opt_text(1)?.is_some(),
             expires_at: row.opt_int(2)?.map(Timestamp::from_millis),
+            rules: answers[stands].rows[0].opt_int(1)?,
         })
     }
 }
@@ -186,7 +193,16 @@ pub(crate) const LOCK_INTENTS: &str =
 pub(crate) const SUPERSEDE: &str = "UPDATE pending_objects SET superseded = 1 \
      WHERE bucket_id = $1 AND key = $2 AND superseded = 0";
 
-pub(crate) const BUCKET_STANDS: &str = "SELECT id FROM buckets WHERE id = $1 /*share*/";
+/// Which rules a bucket has, if any were set.
+macro_rules! rules_of {
+    ($bucket:literal) => {
+        concat!("CASE WHEN ", $bucket, ".lifecycle IS NULL THEN NULL ELSE ", $bucket, ".lifecycle_revision END")
+    };
+}
+use rules_of;
+
+pub(crate) const BUCKET_STANDS: &str =
+    concat!("SELECT id, ", rules_of!("buckets"), " FROM buckets WHERE id = $1 /*share*/");
 
 pub(crate) fn moment(row: &Row, column: usize) -> Result<Timestamp, Error> {
     row.int(column).map(Timestamp::from_millis)
@@ -229,7 +245,7 @@ impl Objects for Catalog {
     async fn commit_copy(&self, row: PutRow, source: ContentId, condition: WriteCondition) -> Result<Committed, Error> {
         let place = params![row.bucket, &row.key];
         let mut unit = Unit::new("commit_copy");
-        unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
+        let stands = unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
         unit.one("SELECT id FROM contents WHERE id = $1 AND state = 'live'", params![source], Verdict::ResolveAgain);
         let written = upsert_object(&mut unit, &row, source, &condition);
         unit.run(LOCK_INTENTS, place.clone());
@@ -242,7 +258,7 @@ impl Objects for Catalog {
         unit.one(REFER, params![source], Verdict::ResolveAgain);
         DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
-        Committed::from_row(&self.write(unit).await?[written].rows[0])
+        Committed::of(&self.write(unit).await?, stands, written)
     }
 
     async fn delete_object(
@@ -289,7 +305,7 @@ impl Catalog {
         let (body, landed) = (put.body(), &put.landed);
         let content = becomes.content(&body);
         let mut unit = Unit::new("commit_put");
-        unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
+        let stands = unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
         becomes.appear(&mut unit, &body);
         let written = match there {
             Place::Empty => insert_object(&mut unit, &put.row, content),
@@ -307,7 +323,7 @@ impl Catalog {
         }
         unit.run(SUPERSEDE, place);
         becomes.book(&mut unit, landed, &body);
-        let committed = Committed::from_row(&self.write(unit).await?[written].rows[0])?;
+        let committed = Committed::of(&self.write(unit).await?, stands, written)?;
         Ok(Committed { displaced: committed.displaced || !becomes.is_fresh(), ..committed })
     }
 }

@@ -218,7 +218,7 @@ impl Uploads for Catalog {
         let count = complete.parts.len();
         let list = json(&complete.parts);
         let mut unit = Unit::new("complete_upload");
-        unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
+        let stands = unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
         unit.one(
             "UPDATE multipart_uploads SET state = 'completed', answer = $2, closed_at = :now \
              WHERE id = $1 AND state = 'open'",
@@ -239,7 +239,7 @@ impl Uploads for Catalog {
         unit.run(rows::NOTE_LEFTOVER, params![complete.upload]);
         DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
-        Committed::from_row(&self.write(unit).await?[written].rows[0])
+        Committed::of(&self.write(unit).await?, stands, written)
     }
 
     async fn abort_upload(&self, id: UploadId) -> Result<(), Error> {

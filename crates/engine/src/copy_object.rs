@@ -1,17 +1,19 @@
 //! Copies an object: a new row on the same content. No byte moves.
 
-use s3o_catalog::{Committed, PutRow, Resolved};
+use s3o_catalog::{PutRow, Resolved};
 use s3o_model::checksum::{Algorithm, Checksum};
 use s3o_model::clock::Timestamp;
 use s3o_model::conditions::{ReadConditions, ReadVerdict, WriteCondition};
 use s3o_model::etag::ETag;
 use s3o_model::expiry::Expiry;
 use s3o_model::ids::VersionId;
+use s3o_model::lifecycle::Departure;
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Headers, Object, Tags, UserMetadata};
 use s3o_model::range::ByteRange;
 
 use crate::body::digest_of;
+use crate::departure::Leaving;
 use crate::get_object::source_of;
 use crate::put_object::may_write;
 use crate::{Engine, Error};
@@ -59,8 +61,8 @@ pub struct Copied {
     pub last_modified: Timestamp,
     /// Its checksum.
     pub checksum: Option<Checksum>,
-    /// When it ceases to exist.
-    pub expires_at: Option<Timestamp>,
+    /// When it goes by itself.
+    pub departure: Option<Departure>,
 }
 
 /// How often a copy starts over because its source changed meanwhile.
@@ -101,10 +103,11 @@ impl Engine {
             attributes: attributes_of(copy, &source),
             expiry,
         };
+        let leaving = Leaving::of(&row);
         let committed = self.objects.commit_copy(row, source.content, copy.condition.clone()).await?;
         self.after_commit(committed);
-        let Committed { last_modified, expires_at, .. } = committed;
-        Ok(Copied { etag: source.etag, last_modified, checksum, expires_at })
+        let departure = self.departure_of_written(&copy.bucket, &leaving, committed).await;
+        Ok(Copied { etag: source.etag, last_modified: committed.last_modified, checksum, departure })
     }
 
     /// The source of a copy, if its conditions hold.

@@ -10,6 +10,7 @@ use s3o_model::bucket::{Bucket, BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::intent::renewal_interval;
+use s3o_model::lifecycle::ConfiguredRules;
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
@@ -17,6 +18,7 @@ use tokio::sync::Notify;
 
 use crate::Error;
 use crate::cached::Forgetting;
+use crate::departure::Rules;
 use crate::leases::Leases;
 use crate::metrics::IntentMetrics;
 use crate::tasks::Tasks;
@@ -64,6 +66,8 @@ pub struct Parts {
     pub settings: Settings,
     /// How buckets were configured.
     pub configured: Shared<ConfiguredBuckets>,
+    /// The lifecycle rules that were configured.
+    pub configured_rules: Shared<ConfiguredRules>,
     /// Rung when bytes are to be deleted.
     pub cleanup_bell: Arc<Notify>,
     /// Counts what becomes of announced writes.
@@ -91,6 +95,7 @@ pub struct Engine {
     /// Rung when they changed.
     resettled: Arc<Notify>,
     configured: Shared<ConfiguredBuckets>,
+    pub(crate) rules: Rules,
     pub(crate) leases: Leases,
     pub(crate) tasks: Tasks,
     pub(crate) metrics: IntentMetrics,
@@ -104,8 +109,8 @@ impl Engine {
     /// An engine of these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { catalog, fleet, ids, clock, instance, settings, configured, cleanup_bell, metrics, alarm, cache } =
-            parts;
+        let Parts { catalog, fleet, ids, clock, instance, settings, configured, .. } = parts;
+        let Parts { configured_rules, cleanup_bell, metrics, alarm, cache, .. } = parts;
         if let Some(cache) = &cache {
             catalog.tell_of_condemned(Arc::new(Forgetting(Arc::clone(cache))));
         }
@@ -123,6 +128,7 @@ impl Engine {
             settings: Shared::new(settings),
             resettled: Arc::default(),
             configured,
+            rules: Rules::new(configured_rules),
             leases: Leases::default(),
             tasks: Tasks::default(),
             metrics,

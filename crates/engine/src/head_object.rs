@@ -2,6 +2,7 @@
 
 use s3o_catalog::Resolved;
 use s3o_model::conditions::ReadVerdict;
+use s3o_model::lifecycle::Departure;
 use s3o_model::object::Object;
 use s3o_model::range::{ByteRange, RangeSpec};
 
@@ -30,6 +31,8 @@ pub struct Found {
     pub partial: bool,
     /// How many parts it has, where it was made of parts and one was asked for.
     pub parts_count: Option<u32>,
+    /// When it goes by itself.
+    pub departure: Option<Departure>,
 }
 
 impl Engine {
@@ -57,7 +60,8 @@ impl Engine {
             }
             Wanted::Part(number) => self.part_range(&object, resolved.whole.is_some(), number).await?,
         };
-        Ok(Found { object, range, partial: get.wanted != Wanted::Whole, parts_count })
+        let departure = self.departure(&get.bucket, &object, resolved.rules).await;
+        Ok(Found { object, range, partial: get.wanted != Wanted::Whole, parts_count, departure })
     }
 
     /// An object that was stored in one go is its own first part.

@@ -10,6 +10,7 @@ mod cached;
 mod copy_object;
 mod delete_object;
 mod delete_objects;
+mod departure;
 pub mod digest;
 mod engine;
 pub mod error;

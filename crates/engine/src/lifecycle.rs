@@ -9,7 +9,7 @@ impl Engine {
     /// The rules of a bucket, if it has any.
     pub async fn lifecycle(&self, bucket: &BucketName) -> Result<Option<Vec<Rule>>, Error> {
         let bucket = self.find_bucket(bucket).await?;
-        Ok(self.lifecycles.lifecycle(bucket.id).await?)
+        Ok(self.lifecycles.lifecycle(bucket.id).await?.map(|ruled| ruled.rules))
     }
 
     /// Replaces the rules of a bucket, or removes them. Once this is answered, nothing goes by those before.

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use s3o_backend::ByteStream;
-use s3o_catalog::{CommitPut, PutRow};
+use s3o_catalog::{CommitPut, Committed, PutRow};
 use s3o_model::checksum::{Algorithm, Checksum};
-use s3o_model::clock::Timestamp;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::ETag;
 use s3o_model::expiry::Expiry;
 use s3o_model::ids::{ContentId, VersionId};
 use s3o_model::intent::{DeclaredDigests, Draft, IntentKind};
+use s3o_model::lifecycle::Departure;
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Object};
 use s3o_model::recovery::Recovery;
 
+use crate::departure::Leaving;
 use crate::write::{Target, WrittenBytes};
 use crate::{Engine, Error};
 
@@ -67,8 +68,8 @@ pub struct Stored {
     pub version: VersionId,
     /// Its checksum, where one was declared or asked for.
     pub checksum: Option<Checksum>,
-    /// When it ceases to exist.
-    pub expires_at: Option<Timestamp>,
+    /// When it goes by itself.
+    pub departure: Option<Departure>,
 }
 
 impl Declared {
@@ -116,11 +117,13 @@ impl Engine {
             attributes: put.attributes,
             expiry: put.expiry,
         };
-        let mut stored = self.commit_put(written, row, (put.condition, found.object.is_none())).await?;
-        if put.expiry.is_some() && stored.expires_at.is_none() {
-            stored.expires_at = self.expiry_of(&put.bucket, &put.key, stored.version).await;
-        }
-        Ok(stored)
+        let leaving = Leaving::of(&row);
+        let (stored, committed) = self.commit_put(written, row, (put.condition, found.object.is_none())).await?;
+        let departure = match committed {
+            Some(committed) => self.departure_of_written(&put.bucket, &leaving, committed).await,
+            None => self.departure_of_version(&put.bucket, &put.key, stored.version).await,
+        };
+        Ok(Stored { departure, ..stored })
     }
 
     /// What the reaper would need to finish this write; `None` if it could not.
@@ -136,14 +139,15 @@ impl Engine {
         })
     }
 
+    /// What was stored, and what the catalog answered, unless that was lost.
     async fn commit_put(
         &self,
         written: WrittenBytes,
         row: PutRow,
         (condition, is_first): (WriteCondition, bool),
-    ) -> Result<Stored, Error> {
+    ) -> Result<(Stored, Option<Committed>), Error> {
         let stored =
-            Stored { etag: row.etag.clone(), version: row.version, checksum: row.checksum.clone(), expires_at: None };
+            Stored { etag: row.etag.clone(), version: row.version, checksum: row.checksum.clone(), departure: None };
         let commit = CommitPut {
             landed: written.landed(),
             content: ContentId::new(self.ids.fresh()),
@@ -158,9 +162,9 @@ impl Engine {
             Ok(committed) => {
                 self.settled(&written);
                 self.after_commit(committed);
-                Ok(Stored { expires_at: committed.expires_at, ..stored })
+                Ok((stored, Some(committed)))
             }
-            Err(error) => self.not_committed(&written, &error).await.of(stored, error),
+            Err(error) => self.not_committed(&written, &error).await.of((stored, None), error),
         }
     }
 }

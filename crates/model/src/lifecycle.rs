@@ -4,6 +4,7 @@
 //! question by its own clock in the statement that deletes.
 
 mod configured;
+mod departure;
 mod fault;
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,8 @@ use crate::clock::Timestamp;
 use crate::listing::successor;
 use crate::object::Tags;
 
-pub use configured::{ConfiguredRule, InvalidRule};
+pub use configured::{ConfiguredRule, ConfiguredRules, InvalidRule};
+pub use departure::{DepartsBy, Departure};
 pub use fault::{RuleFault, RuleFaultKind, complete};
 
 /// A day, in the unit that the catalog counts in.

@@ -31,9 +31,7 @@ pub use error::Error;
 pub use event::{BytesAt, Event};
 pub use expiry::Expiry;
 pub use identity::{Alarm, Identity, IdentityParts};
-pub use lifecycle::{
-    ConfiguredRules, Lifecycle, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview,
-};
+pub use lifecycle::{Lifecycle, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview};
 pub use pending_reaper::{PendingReaper, ReaperSettings};
 pub use quota_audit::{DriftGauge, QuotaAudit};
 pub use report::{Outcome, Report, RunReport};

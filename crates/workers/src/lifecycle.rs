@@ -24,8 +24,8 @@ use crate::{Error, Report, Worker};
 
 use place::{Cursor, Place, Position, place_in};
 pub use preview::{Preview, PreviewTotal, RulePreview, Sample, preview};
-pub use rules::{ConfiguredRules, RuleSource, SharedRules};
 use rules::{InForce, in_force};
+pub use rules::{RuleSource, SharedRules};
 use told::{tell_aborted, tell_deleted};
 
 /// How many objects one page looks at, and one unit removes.
@@ -102,7 +102,7 @@ impl Lifecycle {
     /// Looks at one page and removes what is due on it; says whether there is another one.
     async fn step(&self, report: &mut Report) -> Result<bool, Error> {
         let Position { after, place } = self.position().clone();
-        let configured = self.rules.current().await;
+        let configured = self.rules.current();
         let Some(bucket) = self.lifecycles.ruled_bucket(&after, &configured.buckets()).await? else {
             *self.position() = Position::default();
             return Ok(false);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use s3o_model::conditions::WriteCondition;
 use s3o_model::ids::BucketId;
 use s3o_model::lifecycle::{DAY_MILLIS, Expiration, Filter, Form, Rule, Status, Threshold};
 use s3o_model::object::Tags;
@@ -66,8 +67,8 @@ pub async fn rules_are_replaced_as_a_whole(scene: &Scene) {
     assert_eq!((scene.catalog.lifecycle(bucket).await.expect("a look"), looked().await), (None, None));
     let rules = [rule(Expiration::Days(1)), Rule { id: "other".to_owned(), ..rule(Expiration::Days(9)) }];
     scene.catalog.set_lifecycle(bucket, Some(&rules)).await.expect("set");
-    assert_eq!(scene.catalog.lifecycle(bucket).await.expect("a look").as_deref(), Some(&rules[..]));
     let first = looked().await.expect("ruled");
+    assert_eq!(scene.catalog.lifecycle(bucket).await.expect("a look").as_ref(), Some(&first));
     assert_eq!((first.id, first.name.as_str(), &first.rules[..]), (bucket, "ruled", &rules[..]));
     scene.catalog.set_lifecycle(bucket, None).await.expect("removed");
     assert_eq!(looked().await, None);
@@ -101,6 +102,27 @@ pub async fn ruled_buckets_come_by_name(scene: &Scene) {
         found.push((after.clone(), bucket.rules.len()));
     }
     assert_eq!(found, [("ants".to_owned(), 1), ("bees".to_owned(), 0), ("cats".to_owned(), 1)]);
+}
+
+/// Every look at a key and every write of one tells which rules stand, so that nobody has to ask.
+pub async fn looks_and_commits_tell_which_rules_stand(scene: &Scene) {
+    let bucket = scene.bucket("told").await;
+    let rules = [rule(Expiration::Days(1))];
+    for set in [None, Some(&rules[..]), Some(&rules[..]), None, Some(&rules[..])] {
+        scene.catalog.set_lifecycle(bucket, set).await.expect("set");
+        let stand = scene.catalog.lifecycle(bucket).await.expect("a look").map(|ruled| ruled.revision);
+        assert_eq!(stand.is_some(), set.is_some());
+        let put = scene.commit(&scene.staged(bucket, "a", 5).await, WriteCondition::None).await.expect("written");
+        let found = scene.resolve("told", "a").await;
+        let content = found.object.expect("there").content;
+        let copied = scene.copy((content, 5), bucket, "b").await.expect("copied");
+        let upload = scene.upload(bucket, "c").await;
+        let parts = [scene.part(upload, 1, 5).await];
+        let completion = scene.completion(upload, &parts).await;
+        let completed = scene.catalog.complete_upload(completion).await.expect("completed");
+        let nothing = scene.resolve("told", "nothing").await;
+        assert_eq!([put.rules, copied.rules, completed.rules, found.rules, nothing.rules], [stand; 5]);
+    }
 }
 
 /// The catalog finds due what the model takes for due, around every edge.
@@ -272,8 +294,7 @@ pub async fn a_rule_meets_an_overwrite(scene: &Scene) {
         let intent = scene.staged(bucket, "a", 7).await;
         let (ours, theirs) = (scene.clone(), scene.clone());
         let deleting = async move { delete(&ours, &batch(bucket, &found, older(1))).await.map(drop) };
-        let writing =
-            async move { theirs.commit(&intent, s3o_model::conditions::WriteCondition::None).await.map(drop) };
+        let writing = async move { theirs.commit(&intent, WriteCondition::None).await.map(drop) };
         let (deleted, written) = both(deleting, writing, round).await;
         deleted.expect("whoever is first");
         written.expect("whoever is first");

@@ -62,6 +62,7 @@ macro_rules! conformance {
                 an_expiry_supersedes_writes_under_way, one_bad_row_stops_no_other, what_waits_is_told,
                 claims_of_expiries_never_overlap, removal_meets_an_overwrite, removal_meets_a_copy;
             lifecycles: rules_are_replaced_as_a_whole, rules_go_with_their_bucket, ruled_buckets_come_by_name,
+                looks_and_commits_tell_which_rules_stand,
                 what_is_due_is_what_the_model_says, due_objects_come_in_pages, a_prefix_is_its_bytes,
                 what_has_expired_is_not_due, what_is_due_goes_with_its_bytes, shared_bytes_stay,
                 a_thousand_due_objects_go_at_once, an_overwritten_object_stays, what_is_not_due_any_more_stays,

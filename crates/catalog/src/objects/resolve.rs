@@ -6,18 +6,21 @@ use s3o_model::ids::{BucketId, ContentId};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Object};
 
-use super::{Numbered, Resolved, WholeContent, moment};
+use super::{Numbered, Resolved, WholeContent, moment, rules_of};
 use crate::error::Error;
 use crate::unit::Row;
 use crate::{Catalog, params};
 
-const RESOLVE: &str = "SELECT b.id, o.version_id, o.content_id, o.size_bytes, o.etag, o.checksum, o.headers, \
-     o.metadata, o.tags, o.last_modified, o.expires_at, c.kind, c.md5, l.backend_name, l.physical_key, :now \
-     FROM buckets b \
-     LEFT JOIN objects o ON o.bucket_id = b.id AND o.key = $2 AND (o.expires_at IS NULL OR o.expires_at > :now) \
-     LEFT JOIN contents c ON c.id = o.content_id \
-     LEFT JOIN object_locations l ON l.content_id = o.content_id AND l.state <> 'lost' \
-     WHERE b.name = $1 ORDER BY l.state, l.backend_name";
+const RESOLVE: &str = concat!(
+    "SELECT b.id, o.version_id, o.content_id, o.size_bytes, o.etag, o.checksum, o.headers, o.metadata, o.tags, ",
+    "o.last_modified, o.expires_at, c.kind, c.md5, l.backend_name, l.physical_key, :now, ",
+    rules_of!("b"),
+    " FROM buckets b ",
+    "LEFT JOIN objects o ON o.bucket_id = b.id AND o.key = $2 AND (o.expires_at IS NULL OR o.expires_at > :now) ",
+    "LEFT JOIN contents c ON c.id = o.content_id ",
+    "LEFT JOIN object_locations l ON l.content_id = o.content_id AND l.state <> 'lost' ",
+    "WHERE b.name = $1 ORDER BY l.state, l.backend_name"
+);
 
 pub(super) async fn resolve(
     catalog: &Catalog,
@@ -26,9 +29,9 @@ pub(super) async fn resolve(
 ) -> Result<Option<Resolved>, Error> {
     let rows = catalog.read(RESOLVE, params![bucket, key]).await?;
     let Some(first) = rows.first() else { return Ok(None) };
-    let (bucket, now) = (BucketId(first.int(0)?), moment(first, 15)?);
+    let (bucket, now, rules) = (BucketId(first.int(0)?), moment(first, 15)?, first.opt_int(16)?);
     if first.opt_text(1)?.is_none() {
-        return Ok(Some(Resolved { bucket, now, object: None, whole: None }));
+        return Ok(Some(Resolved { bucket, now, rules, object: None, whole: None }));
     }
     let whole = match first.text(11)? {
         "whole" => {
@@ -37,7 +40,7 @@ pub(super) async fn resolve(
         }
         _ => None,
     };
-    Ok(Some(Resolved { bucket, now, object: Some(object(bucket, key, first)?), whole }))
+    Ok(Some(Resolved { bucket, now, rules, object: Some(object(bucket, key, first)?), whole }))
 }
 
 fn object(bucket: BucketId, key: &ObjectKey, row: &Row) -> Result<Object, Error> {

@@ -2,13 +2,14 @@
 
 use s3o_catalog::{CompleteRow, PutRow};
 use s3o_model::checksum::{Checksum, Coverage};
-use s3o_model::clock::Timestamp;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::ETag;
 use s3o_model::ids::{ContentId, VersionId};
+use s3o_model::lifecycle::Departure;
 use s3o_model::multipart::{CompletedAnswer, ListedPart, PART_NUMBER_MAX, Part, Upload, UploadState, select_parts};
 
 use super::{UploadRef, joined};
+use crate::departure::Leaving;
 use crate::put_object::may_write;
 use crate::{Engine, Error};
 
@@ -38,8 +39,8 @@ pub struct Completed {
     pub version: VersionId,
     /// The object's checksum.
     pub checksum: Option<Checksum>,
-    /// When the object ceases to exist.
-    pub expires_at: Option<Timestamp>,
+    /// When the object goes by itself.
+    pub departure: Option<Departure>,
 }
 
 /// How often Complete starts over because a part was replaced meanwhile.
@@ -108,6 +109,7 @@ impl Engine {
             request: joined::fingerprint(&complete.parts),
         };
         let completed = Completed::from_answer(&answer);
+        let leaving = Leaving::of(&row);
         let outcome = self
             .uploads
             .complete_upload(CompleteRow {
@@ -128,7 +130,8 @@ impl Engine {
             // Parts that were uploaded and not listed go, too.
             self.ring_for_cleanup();
         }
-        Ok(Completed { expires_at: committed.expires_at, ..completed })
+        let departure = self.departure_of_written(&complete.target.bucket, &leaving, committed).await;
+        Ok(Completed { departure, ..completed })
     }
 
     /// The stored answer, for a client that lost it and asks for the same thing again.
@@ -136,15 +139,16 @@ impl Engine {
         if answer.request != joined::fingerprint(&complete.parts) {
             return Err(Error::NoSuchUpload);
         }
-        let expires_at = self.expiry_of(&complete.target.bucket, &complete.target.key, answer.version).await;
-        Ok(Completed { expires_at, ..Completed::from_answer(answer) })
+        let UploadRef { bucket, key, .. } = &complete.target;
+        let departure = self.departure_of_version(bucket, key, answer.version).await;
+        Ok(Completed { departure, ..Completed::from_answer(answer) })
     }
 }
 
 impl Completed {
     fn from_answer(answer: &CompletedAnswer) -> Self {
         let CompletedAnswer { etag, version, checksum, .. } = answer.clone();
-        Self { etag, version, checksum, expires_at: None }
+        Self { etag, version, checksum, departure: None }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Rules of the configuration: fewer words than those of the S3 API, and no way to mean a whole bucket by leaving one out.
 
+use std::collections::BTreeSet;
+
 use super::{Expiration, Filter, Form, Rule, Status};
 use crate::names::{BucketName, KEY_BYTES_MAX};
 
@@ -60,5 +62,29 @@ impl ConfiguredRule {
     #[must_use]
     pub fn rule(&self) -> &Rule {
         &self.rule
+    }
+}
+
+/// The rules of the configuration, in its order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfiguredRules(Vec<ConfiguredRule>);
+
+impl ConfiguredRules {
+    /// The names of the buckets they are for.
+    #[must_use]
+    pub fn buckets(&self) -> Vec<&str> {
+        let names: BTreeSet<&str> = self.0.iter().map(|rule| rule.bucket().as_str()).collect();
+        names.into_iter().collect()
+    }
+
+    /// Those for one bucket.
+    pub fn of<'a>(&'a self, bucket: &'a BucketName) -> impl Iterator<Item = &'a Rule> {
+        self.0.iter().filter(move |rule| rule.bucket() == bucket).map(ConfiguredRule::rule)
+    }
+}
+
+impl FromIterator<ConfiguredRule> for ConfiguredRules {
+    fn from_iter<I: IntoIterator<Item = ConfiguredRule>>(rules: I) -> Self {
+        Self(rules.into_iter().collect())
     }
 }

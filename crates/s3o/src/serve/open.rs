@@ -123,6 +123,7 @@ pub(super) fn engine(
         instance: ground.instance,
         settings: engine_settings(config),
         configured: s3o_model::shared::Shared::new(config.buckets.clone()),
+        configured_rules: ground.lifecycle_rules.shown(),
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
         metrics: ground.intent_metrics.clone(),
         alarm: ground.audit.clone(),

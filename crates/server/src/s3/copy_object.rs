@@ -45,7 +45,7 @@ pub async fn copy(door: &Door, request: S3Request<CopyObjectInput>) -> Answer<Co
     };
     Ok(S3Response::new(CopyObjectOutput {
         copy_object_result: Some(result),
-        expiration: expiration::shown(copied.expires_at),
+        expiration: expiration::shown(copied.departure.as_ref()),
         ..CopyObjectOutput::default()
     }))
 }

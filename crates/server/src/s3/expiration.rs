@@ -1,16 +1,17 @@
 //! When an object ceases to exist: what a request asks for, and how answers show it.
 
 use http::HeaderMap;
-use s3o_model::clock::Timestamp;
 use s3o_model::expiry::{Expiry, ExpiryRefused};
+use s3o_model::lifecycle::{DepartsBy, Departure};
 
 use super::refusal::Refusal;
 use super::times;
+use super::url_encoding::NameEncoding;
 
 const AFTER: &str = "x-s3o-expires-after";
 const AT: &str = "x-s3o-expires-at";
 
-/// What answers call the rule by which such an object goes: its own.
+/// What answers call the rule by which an object goes that has an expiry of its own.
 const OWN_RULE: &str = "expires-at";
 
 /// The operations that write an object, and so may say when it ceases to exist.
@@ -40,9 +41,14 @@ pub fn refuse(refused: ExpiryRefused) -> Refusal {
     invalid(refused.to_string())
 }
 
-/// `x-amz-expiration`.
-pub fn shown(expires_at: Option<Timestamp>) -> Option<String> {
-    expires_at.map(|moment| format!("expiry-date=\"{}\", rule-id=\"{OWN_RULE}\"", times::http_date(moment)))
+/// `x-amz-expiration`. The name of a rule is encoded, as in S3: it may hold what no header can.
+pub fn shown(departure: Option<&Departure>) -> Option<String> {
+    let Departure { at, by } = departure?;
+    let rule = match by {
+        DepartsBy::Expiry => OWN_RULE.to_owned(),
+        DepartsBy::Rule(name) => NameEncoding::Url.write(name),
+    };
+    Some(format!("expiry-date=\"{}\", rule-id=\"{rule}\"", times::http_date(*at)))
 }
 
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {
@@ -65,6 +71,7 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
     use s3o_model::clock::Timestamp;
     use s3o_model::expiry::Expiry;
+    use s3o_model::lifecycle::{DepartsBy, Departure};
 
     use super::{AFTER, AT, asked, check, shown};
 
@@ -108,7 +115,10 @@ mod tests {
     #[test]
     fn answers_show_the_date_and_a_rule() {
         assert_eq!(shown(None), None);
-        let shown = shown(Some(Timestamp::from_millis(1_500))).unwrap();
-        assert_eq!(shown, "expiry-date=\"Thu, 01 Jan 1970 00:00:01 GMT\", rule-id=\"expires-at\"");
+        let departure = |by| Departure { at: Timestamp::from_millis(1_500), by };
+        let date = "expiry-date=\"Thu, 01 Jan 1970 00:00:01 GMT\"";
+        assert_eq!(shown(Some(&departure(DepartsBy::Expiry))).unwrap(), format!("{date}, rule-id=\"expires-at\""));
+        let named = departure(DepartsBy::Rule("a \"b\"\r\nc: ä".to_owned()));
+        assert_eq!(shown(Some(&named)).unwrap(), format!("{date}, rule-id=\"a%20%22b%22%0D%0Ac%3A%20%C3%A4\""));
     }
 }

@@ -63,7 +63,7 @@ macro_rules! described {
             content_range: content_range(found),
             content_type: Some(headers.content_type.clone().unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned())),
             e_tag: Some(ETag::Strong(object.etag.to_string())),
-            expiration: expiration::shown(object.expires_at),
+            expiration: expiration::shown(found.departure.as_ref()),
             last_modified: Some(times::to_s3(object.last_modified)),
             metadata: Some(object.attributes.metadata.clone().into_iter().collect()),
             parts_count: found.parts_count.and_then(|count| i32::try_from(count).ok()),

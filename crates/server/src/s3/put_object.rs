@@ -36,7 +36,7 @@ pub async fn put(door: &Door, request: S3Request<PutObjectInput>) -> Answer<PutO
     let checksum = Fields::of(stored.checksum.as_ref());
     Ok(S3Response::new(PutObjectOutput {
         e_tag: Some(ETag::Strong(stored.etag.to_string())),
-        expiration: expiration::shown(stored.expires_at),
+        expiration: expiration::shown(stored.departure.as_ref()),
         checksum_crc32: checksum.crc32,
         checksum_crc32c: checksum.crc32c,
         checksum_crc64nvme: checksum.crc64nvme,

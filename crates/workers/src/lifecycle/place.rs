@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use s3o_catalog::{DueUpload, RuledBucket};
-
-use super::rules::ConfiguredRules;
+use s3o_model::lifecycle::ConfiguredRules;
 
 /// How far a walk through all rules has come.
 #[derive(Debug, Clone, Default)]

@@ -71,7 +71,7 @@ pub struct Sample {
 
 /// Tells what the rules in force would remove now.
 pub async fn preview(lifecycles: &dyn Lifecycles, shared: &SharedRules) -> Result<Preview, Error> {
-    let configured = shared.current().await;
+    let configured = shared.current();
     let mut preview = Preview::default();
     let mut after = String::new();
     while let Some(bucket) = lifecycles.ruled_bucket(&after, &configured.buckets()).await? {

@@ -1,62 +1,51 @@
 //! The rules in force: those of the configuration, which a reload replaces, and those of a bucket.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use s3o_catalog::{Authority, RuledBucket};
-use s3o_model::lifecycle::{ConfiguredRule, Rule};
-use s3o_model::names::BucketName;
+use s3o_model::lifecycle::{ConfiguredRules, Rule};
+use s3o_model::shared::Shared;
 use serde::Serialize;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-/// The rules of the configuration, in its order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ConfiguredRules(Vec<ConfiguredRule>);
-
-impl ConfiguredRules {
-    /// The names of the buckets they are for.
-    pub(super) fn buckets(&self) -> Vec<&str> {
-        let names: BTreeSet<&str> = self.0.iter().map(|rule| rule.bucket().as_str()).collect();
-        names.into_iter().collect()
-    }
-
-    fn of<'a>(&'a self, bucket: &'a BucketName) -> impl Iterator<Item = &'a Rule> {
-        self.0.iter().filter(move |rule| rule.bucket() == bucket).map(ConfiguredRule::rule)
-    }
-}
-
-impl FromIterator<ConfiguredRule> for ConfiguredRules {
-    fn from_iter<I: IntoIterator<Item = ConfiguredRule>>(rules: I) -> Self {
-        Self(rules.into_iter().collect())
-    }
-}
-
 /// The rules of the configuration that are in force, shared with whoever replaces them. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub struct SharedRules(Arc<RwLock<Arc<ConfiguredRules>>>);
+pub struct SharedRules {
+    rules: Shared<ConfiguredRules>,
+    /// Held by deletions while they go by these rules.
+    gate: Arc<RwLock<()>>,
+}
 
 impl SharedRules {
     /// Puts these rules in force.
     #[must_use]
     pub fn new(rules: ConfiguredRules) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(rules))))
+        Self { rules: Shared::new(rules), gate: Arc::default() }
     }
 
     /// The rules in force now.
-    pub async fn current(&self) -> Arc<ConfiguredRules> {
-        Arc::clone(&*self.0.read().await)
+    #[must_use]
+    pub fn current(&self) -> Arc<ConfiguredRules> {
+        self.rules.current()
+    }
+
+    /// The same rules, for whoever only shows them.
+    #[must_use]
+    pub fn shown(&self) -> Shared<ConfiguredRules> {
+        self.rules.clone()
     }
 
     /// Puts other rules in force. A deletion that is under way is waited for: once this is done, nothing goes
     /// by the rules before.
     pub async fn replace(&self, rules: ConfiguredRules) {
-        *self.0.write().await = Arc::new(rules);
+        let _closed = self.gate.write().await;
+        self.rules.replace(rules);
     }
 
     /// Keeps these rules in force until the guard is gone; `None` where they are not any more.
-    pub(super) async fn hold(&self, rules: &Arc<ConfiguredRules>) -> Option<RwLockReadGuard<'_, Arc<ConfiguredRules>>> {
-        let held = self.0.read().await;
-        Arc::ptr_eq(&held, rules).then_some(held)
+    pub(super) async fn hold(&self, rules: &Arc<ConfiguredRules>) -> Option<RwLockReadGuard<'_, ()>> {
+        let held = self.gate.read().await;
+        Arc::ptr_eq(&self.current(), rules).then_some(held)
     }
 }
 

@@ -11,11 +11,11 @@ use s3o_catalog::{
     Buckets as _, Catalog, DueBatch, DuePage, DueRange, DueUpload, Lifecycles, Objects as _, RuledBucket, params,
 };
 use s3o_model::ids::{BucketId, ClaimToken, UploadId};
-use s3o_model::lifecycle::{ConfiguredRule, Expiration, Filter, Form, Rule, Status, Threshold};
+use s3o_model::lifecycle::{ConfiguredRule, ConfiguredRules, Expiration, Filter, Form, Rule, Status, Threshold};
 use s3o_model::names::ObjectKey;
 use s3o_model::object::Tags;
 
-use super::{ConfiguredRules, Lifecycle, Preview, RuleSource, SharedRules, preview};
+use super::{Lifecycle, Preview, RuleSource, SharedRules, preview};
 use crate::testing::{counted, ids, scene, told};
 use crate::{Report, Worker as _};
 
@@ -227,7 +227,7 @@ struct Meddler {
 
 #[async_trait]
 impl Lifecycles for Meddler {
-    async fn lifecycle(&self, bucket: BucketId) -> Result<Option<Vec<Rule>>, s3o_catalog::Error> {
+    async fn lifecycle(&self, bucket: BucketId) -> Result<Option<RuledBucket>, s3o_catalog::Error> {
         self.inner.lifecycle(bucket).await
     }
 
@@ -305,7 +305,7 @@ async fn a_rule_changed_between_selection_and_deletion_is_honoured() {
     set(&scene, bucket, &[rule("all", Filter::default(), 1)]).await;
     scene.clock.advance(DAY * 3);
     let meddler = meddling(&scene, move |scene| async move {
-        if scene.catalog.lifecycle(bucket).await.expect("a look").expect("rules")[0].id == "all" {
+        if scene.catalog.lifecycle(bucket).await.expect("a look").expect("rules").rules[0].id == "all" {
             set(&scene, bucket, &[rule("narrow", below("b/"), 1)]).await;
         }
     });

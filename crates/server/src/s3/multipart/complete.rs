@@ -39,7 +39,7 @@ pub async fn complete(
         bucket: Some(input.bucket),
         key: Some(input.key),
         e_tag: Some(ETag::Strong(completed.etag.to_string())),
-        expiration: expiration::shown(completed.expires_at),
+        expiration: expiration::shown(completed.departure.as_ref()),
         checksum_crc32: checksum.crc32,
         checksum_crc32c: checksum.crc32c,
         checksum_crc64nvme: checksum.crc64nvme,

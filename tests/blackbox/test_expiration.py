@@ -1,0 +1,181 @@
+"""`x-amz-expiration`: every answer about an object shows when it goes, and by which rule, under the rules in force."""
+
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+from urllib.parse import unquote
+
+import pytest
+
+from asking import ask
+from catalogs import PostgresCatalog
+from facts import PART_BYTES_MIN, body_of, multipart
+from test_expiry import saying
+from test_lifecycle import DAY_MILLIS, age, put_rules, rule, run
+from test_reload import hang_up
+
+pytestmark = pytest.mark.usefixtures("s3o_only")
+CONFIGURED = {"bucket": "bucket", "prefix": "tmp/", "expiration_days": 7}
+
+
+def shown(answer):
+    """The moment and the rule that an answer shows."""
+    if "Expiration" not in answer:
+        return None
+    _, date, between, name, end = answer["Expiration"].split('"')
+    assert (between, end) == (", rule-id=", ""), answer["Expiration"]
+    return parsedate_to_datetime(date), unquote(name)
+
+
+def head(s3, key, bucket="bucket"):
+    return s3.head_object(Bucket=bucket, Key=key)
+
+
+def midnight_after(moment, days):
+    """Where days end by a rule of the S3 API: at the first midnight that is so many days or more later."""
+    later = moment + timedelta(days=days)
+    midnight = later.replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight if midnight == later else midnight + timedelta(days=1)
+
+
+def days(name, count, **filters):
+    return rule(name, Filter=filters, Expiration={"Days": count})
+
+
+def put(s3, bucket, key, body=b"body", **options):
+    return s3.put_object(Bucket=bucket, Key=key, Body=body, **options)
+
+
+# Rules of the S3 API, on every kind of server
+
+
+def test_every_answer_shows_the_rule_by_which_its_object_goes(s3, bucket):
+    put_rules(s3, bucket, days("by day", 3))
+    source = {"Bucket": bucket, "Key": "put"}
+    answers = {
+        "put": put(s3, bucket, "put"),
+        "copy": s3.copy_object(Bucket=bucket, Key="copy", CopySource=source),
+        "joined": multipart(s3, bucket, "joined", [body_of(PART_BYTES_MIN), b"tail"]),
+    }
+    for key, answer in answers.items():
+        expected = (midnight_after(head(s3, key, bucket)["LastModified"], 3), "by day")
+        others = [head(s3, key, bucket), s3.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")]
+        assert [shown(found) for found in (answer, *others)] == [expected] * 3
+
+
+def test_an_answer_shows_the_rules_in_force(s3, bucket):
+    assert shown(put(s3, bucket, "a")) is None
+    written = head(s3, "a", bucket)["LastModified"]
+    put_rules(s3, bucket, days("first", 9))
+    assert shown(head(s3, "a", bucket)) == (midnight_after(written, 9), "first")
+    put_rules(s3, bucket, days("second", 2))
+    assert shown(head(s3, "a", bucket)) == (midnight_after(written, 2), "second")
+    assert shown(s3.get_object(Bucket=bucket, Key="a"))[1] == shown(put(s3, bucket, "b"))[1] == "second"
+    put_rules(s3, bucket, rule("second", Status="Disabled"))
+    assert shown(head(s3, "a", bucket)) is None
+    put_rules(s3, bucket, days("first", 9))
+    s3.delete_bucket_lifecycle(Bucket=bucket)
+    answers = [head(s3, "a", bucket), s3.get_object(Bucket=bucket, Key="a"), put(s3, bucket, "a")]
+    assert [shown(answer) for answer in answers] == [None] * 3
+
+
+def test_prefixes_tags_and_sizes_choose(s3, bucket):
+    tagged = rule("tagged", Filter={"Tag": {"Key": "kind", "Value": "temp"}}, Expiration={"Days": 5})
+    sizes = {"ObjectSizeGreaterThan": 9, "ObjectSizeLessThan": 20}
+    sized = rule("sized", Filter={"And": {"Prefix": "s/", **sizes}}, Expiration={"Days": 4})
+    put_rules(s3, bucket, days("prefix", 3, Prefix="tmp/"), tagged, sized)
+
+    def named(answer):
+        return (shown(answer) or (None, None))[1]
+
+    assert [named(put(s3, bucket, key)) for key in ("tmp/a", "TMP/a", "tmp2/a", "a")] == ["prefix", None, None, None]
+    assert [named(put(s3, bucket, "s/a", b"x" * size)) for size in (9, 10, 19, 20)] == [None, "sized", "sized", None]
+    assert named(put(s3, bucket, "t", Tagging="kind=temp&more=1")) == "tagged"
+    assert named(put(s3, bucket, "u", Tagging="kind=Temp")) is None
+    s3.put_object_tagging(Bucket=bucket, Key="u", Tagging={"TagSet": [{"Key": "kind", "Value": "temp"}]})
+    s3.delete_object_tagging(Bucket=bucket, Key="t")
+    assert [named(head(s3, key, bucket)) for key in ("t", "u")] == [None, "tagged"], "the tags that it has now"
+    source = {"Bucket": bucket, "Key": "u"}
+    assert named(s3.copy_object(Bucket=bucket, Key="v", CopySource=source)) == "tagged"
+    bare = {"TaggingDirective": "REPLACE", "Tagging": ""}
+    assert named(s3.copy_object(Bucket=bucket, Key="v", CopySource=source, **bare)) is None
+
+
+def test_what_comes_first_is_shown(s3, bucket):
+    put_rules(s3, bucket, days("late", 9), days("soon", 2), days("later", 5))
+    assert shown(put(s3, bucket, "a"))[1] == "soon"
+    with saying(s3, x_s3o_expires_after="1h"):
+        assert shown(put(s3, bucket, "hour"))[1] == "expires-at"
+    with saying(s3, x_s3o_expires_after="20d"):
+        assert shown(put(s3, bucket, "long"))[1] == shown(head(s3, "long", bucket))[1] == "soon"
+    date = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    put_rules(s3, bucket, days("late", 9), rule("date", Expiration={"Date": date}))
+    assert shown(head(s3, "a", bucket)) == (date, "date")
+
+
+@pytest.mark.parametrize("name", ['a "quoted" name', "ä/ö\u2603", "line\nbreak: x", "100%+"])
+def test_the_name_of_a_rule_is_encoded(s3, bucket, name):
+    put_rules(s3, bucket, days(name, 1))
+    assert shown(put(s3, bucket, "a"))[1] == shown(head(s3, "a", bucket))[1] == name
+
+
+# Rules of the configuration, and several instances
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ruled(request, own_server):
+    """A server with a configured rule, and a bucket."""
+    catalog = PostgresCatalog() if request.param == "postgres" else None
+    settings = {"lifecycle": {"interval": "24h", "rules": [CONFIGURED]}}
+    server = own_server(settings=settings, catalog=catalog).start()
+    assert ask(server, "POST", "/workers/lifecycle/pause")[0] == 200
+    server.s3().create_bucket(Bucket="bucket")
+    return server
+
+
+def test_a_hang_up_changes_what_is_shown(ruled):
+    s3 = ruled.s3()
+    assert shown(put(s3, "bucket", "logs/a")) is None
+    first = shown(put(s3, "bucket", "tmp/a"))
+    # To the second, and so that even the last millisecond of it is older.
+    older = timedelta(days=7, seconds=1)
+    assert first == (head(s3, "tmp/a")["LastModified"] + older, "lifecycle.rules[0]")
+    assert shown(head(s3, "tmp/a")) == first
+    ruled.config["lifecycle"]["rules"] = [{**CONFIGURED, "prefix": ""}]
+    assert hang_up(ruled)["event"] == "config.refused"
+    assert shown(head(s3, "tmp/a")) == first, "a bad file changes nothing"
+    ruled.config["lifecycle"]["rules"] = [CONFIGURED, {**CONFIGURED, "prefix": "logs/", "expiration_days": 2}]
+    assert hang_up(ruled)["event"] == "config.reloaded"
+    assert [shown(head(s3, key))[1] for key in ("tmp/a", "logs/a")] == ["lifecycle.rules[0]", "lifecycle.rules[1]"]
+    put_rules(s3, "bucket", days("sooner", 1))
+    assert [shown(head(s3, key))[1] for key in ("tmp/a", "logs/a")] == ["sooner"] * 2, "whichever comes first"
+    ruled.config["lifecycle"]["rules"] = []
+    s3.delete_bucket_lifecycle(Bucket="bucket")
+    assert hang_up(ruled)["event"] == "config.reloaded"
+    assert [shown(head(s3, key)) for key in ("tmp/a", "logs/a")] == [None] * 2
+
+
+def test_nothing_goes_before_the_moment_that_is_shown(ruled):
+    s3 = ruled.s3()
+    put_rules(s3, "bucket", days("by day", 2, Prefix="days/"))
+    for key in ("tmp/a", "days/a"):
+        moment = shown(put(s3, "bucket", key))[0]
+        ahead = int((moment - datetime.now(timezone.utc)).total_seconds() * 1000)
+        # Older by so much that the moment is a minute ahead, in whole days where days count.
+        early = ahead - 60_000 if key == "tmp/a" else ahead // DAY_MILLIS * DAY_MILLIS
+        ruled.database.change(f"UPDATE objects SET last_modified = last_modified - {early} WHERE key = '{key}'")
+        assert shown(head(s3, key))[0] > datetime.now(timezone.utc)
+        assert run(ruled) == {}, key
+        age(ruled, 1, f"'{key}'")
+        assert shown(head(s3, key))[0] <= datetime.now(timezone.utc)
+        assert run(ruled) == {"deleted": 1}, key
+
+
+def test_rules_changed_on_one_instance_are_shown_by_another_at_once(instances):
+    first, second = (server.s3() for server in instances(2))
+    put(first, "bucket", "a")
+    for number in range(20):
+        put_rules((first, second)[number % 2], "bucket", days(f"rule {number}", number + 1))
+        answers = [head(second, "a"), head(first, "a"), put(second, "bucket", "b"), put(first, "bucket", "c")]
+        assert [shown(answer)[1] for answer in answers] == [f"rule {number}"] * 4
+    first.delete_bucket_lifecycle(Bucket="bucket")
+    assert [shown(head(s3, "a")) for s3 in (second, first)] == [None] * 2
