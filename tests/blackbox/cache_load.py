@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 BODY_BYTES = 2048
 PIPELINED = 8
-EXPIRY_SECONDS = 0.05
+EXPIRY_MILLIS = 50
 
 
 def body_of(key, change):
@@ -83,10 +83,10 @@ class Connection:
 class Load:
     """Readers and writers on many instances, until so many answers were checked."""
 
-    def __init__(self, servers, checks, keys=24, readers=4, expire=None):
+    def __init__(self, servers, checks, keys=24, readers=4):
         self.servers, self.wanted = servers, checks
         self.keys = [Key(f"key-{number}") for number in range(keys)]
-        self.readers, self.expire = readers, expire
+        self.readers = readers
         self.checked = self.unavailable = self.changes = 0
         self.wrong, self.ended, self.lock = [], threading.Event(), threading.Lock()
 
@@ -150,14 +150,14 @@ class Load:
             key, at = rng.choice(mine), rng.randrange(len(raws))
             path = raws[at].path("bucket", key.name)
             what = rng.random()
-            if not key.exists[-1] or what < 0.5:
+            if what < 0.25:
+                self._put_mortal(key, raws[at], path, connections[at])
+            elif not key.exists[-1] or what < 0.75:
                 self._put(key, raws[at], path, connections[at])
-            elif what < 0.75 or not self.expire:
+            else:
                 change = key.begin(False)
                 assert raws[at].request("DELETE", path, on=connections[at]).status == 204
                 key.end(change)
-            else:
-                self._expire(key)
             with self.lock:
                 self.changes += 1
             time.sleep(0.01)
@@ -169,11 +169,14 @@ class Load:
         assert answer.status == 200, answer
         key.end(change)
 
-    def _expire(self, key):
-        """The object ceases to exist at a moment that is known beforehand; no request says so."""
-        change = key.begin(False)
-        end = time.time() + EXPIRY_SECONDS
-        self.expire(key.name, int(end * 1000))
-        while time.time() < end + 0.002:
-            time.sleep(0.005)
-        key.end(change)
+    @staticmethod
+    def _put_mortal(key, raw, path, connection):
+        """The object ceases to exist soon after it was written; no request says so."""
+        written, gone = key.begin(True), key.begin(False)
+        headers = {"x-s3o-expires-after": f"{EXPIRY_MILLIS}ms"}
+        answer = raw.request("PUT", path, body=body_of(key.name, written), headers=headers, on=connection)
+        assert answer.status == 200, answer
+        key.end(written)
+        # Its time began when it was committed, before the answer.
+        time.sleep((EXPIRY_MILLIS + 2) / 1000)
+        key.end(gone)

@@ -2,10 +2,8 @@
 deleted, replaced or past its time, whatever happens to that Redis."""
 
 import tempfile
-import threading
 import time
 
-import psycopg
 import pytest
 
 from asking import ask, command
@@ -66,18 +64,6 @@ def store_reads(servers):
     return sum(server.metrics().get(name, 0) for server in servers)
 
 
-def expirer(server):
-    """Gives an object of the bucket an end."""
-    connection = psycopg.connect(server.database.url, autocommit=True)
-    lock = threading.Lock()
-
-    def expire(key, moment_ms):
-        with lock:
-            connection.execute("UPDATE objects SET expires_at = %s WHERE key = %s", (moment_ms, key))
-
-    return expire
-
-
 def told(load, servers, began, what):
     counts, took = asked(servers), time.monotonic() - began
     ratio = hit_ratio(counts)
@@ -92,7 +78,7 @@ def told(load, servers, began, what):
 def test_nobody_is_served_what_is_gone(instances, redis):
     servers = connected(instances(2, shared(redis)))
     began = time.monotonic()
-    load = Load(servers, CHECKS, expire=expirer(servers[0])).run()
+    load = Load(servers, CHECKS).run()
     ratio, counts = told(load, servers, began, "healthy")
     assert load.checked >= CHECKS and load.unavailable == 0
     assert ratio > 0.5 and counts["redis", "hit"] > 0
@@ -137,7 +123,7 @@ def test_whatever_happens_to_redis_nobody_is_served_what_is_gone(instances, redi
     # Bodies leave the memory soon, so that Redis is asked again and again.
     servers = connected(instances(2, shared(redis, ttl="200ms")))
     began = time.monotonic()
-    load = Load(servers, CHECKS_UNDER_FAULTS, expire=expirer(servers[0]))
+    load = Load(servers, CHECKS_UNDER_FAULTS)
     load.run(lambda load: fault(redis, load))
     _, counts = told(load, servers, began, fault.__name__)
     assert load.checked >= CHECKS_UNDER_FAULTS and load.unavailable == 0

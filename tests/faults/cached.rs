@@ -9,8 +9,9 @@ use s3o_backend::layers::Fault;
 use s3o_cache::CacheSettings;
 use s3o_catalog::Mode;
 use s3o_engine::multipart::{CompleteUpload, CreateUpload, UploadPartCopy, UploadRef};
-use s3o_engine::{CopySource, DeleteObject, Error, GetObject, Wanted};
+use s3o_engine::{CopySource, DeleteObject, Error, GetObject, PutObject, Wanted};
 use s3o_model::conditions::{ReadConditions, WriteCondition};
+use s3o_model::expiry::Expiry;
 use s3o_model::multipart::ListedPart;
 use s3o_model::object::Attributes;
 use s3o_model::range::RangeSpec;
@@ -18,6 +19,8 @@ use s3o_tests::house::{Ground, House, bucket, get, key};
 
 const SETTINGS: CacheSettings =
     CacheSettings { max_bytes: 64 << 20, object_bytes_max: 8 << 20, ttl: Duration::from_mins(5) };
+
+const MINUTE: Duration = Duration::from_mins(1);
 
 async fn house() -> House {
     House::with_bucket(&Ground::new(u64::MAX).with_cache(SETTINGS), Mode::Inline).await
@@ -99,10 +102,11 @@ async fn an_overwrite_and_a_delete_are_seen_at_once_and_leave_nothing_at_hand() 
 #[tokio::test]
 async fn an_object_past_its_time_is_gone_though_its_body_is_at_hand() {
     let house = house().await;
-    put(&house, "a", b"body").await;
-    house.change("UPDATE objects SET expires_at = 1700000060000").await;
+    let client = Arc::new(());
+    let mortal = PutObject { expiry: Some(Expiry::After(MINUTE)), ..house.put("a", b"body", &client) };
+    house.engine.put_object(mortal).await.expect("stored");
     assert_eq!(house.read("a").await.expect("there"), b"body");
-    house.clock.advance(Duration::from_mins(1));
+    house.clock.advance(MINUTE);
     assert_eq!(house.read("a").await, None);
 }
 
