@@ -6,12 +6,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use fastrand::Rng;
 use futures_util::stream::unfold;
-use s3o_engine::{BodyError, ByteStream, Engine, Error};
+use s3o_engine::multipart::Completed;
+use s3o_engine::{BodyError, ByteStream, Copied, Engine, Error, Stored};
+use s3o_model::clock::{Clock as _, Timestamp};
+use s3o_model::etag::ETag;
+use s3o_model::expiry::Expiry;
+use s3o_model::lifecycle::DepartsBy;
 use s3o_model::names::{BucketName, ObjectKey};
 
 use crate::journal::Journal;
 use crate::ledger::{HUGE, Ledger, SMALL};
-use crate::model::{Body, Condition, Request, Value};
+use crate::model::{Body, Condition, Request, Write};
+use crate::sky::{Mark, Sky};
 use crate::uploads::OpenUpload;
 
 /// What a client keeps over restarts of the server.
@@ -24,6 +30,7 @@ pub struct Memory {
 /// What all clients share.
 pub struct Town {
     pub ledger: Mutex<Ledger>,
+    pub sky: Arc<Sky>,
     pub journal: Journal,
     /// Operations that are still to be started.
     pub budget: Mutex<u64>,
@@ -207,12 +214,34 @@ impl Client {
         }
     }
 
+    /// When what is written is to be gone, mostly never: within moments, in a while, or when the clock has jumped.
+    pub fn expiry(&self) -> Option<Expiry> {
+        let millis = self.draw(|rng| match rng.u8(..16) {
+            0 | 1 => Some(rng.u64(1..500)),
+            2 => Some(rng.u64(500..10_000)),
+            3 => Some(rng.u64(10_000..900_000)),
+            _ => None,
+        });
+        let live = Duration::from_millis(millis?);
+        Some(if self.one_of(2) { Expiry::After(live) } else { Expiry::At(self.town.sky.now().after(live)) })
+    }
+
+    /// Nobody who set out then is shown what had expired before.
+    pub fn check_end(&self, key: &str, since: Mark, expires_at: Option<Timestamp>) {
+        let Some(moment) = expires_at else { return };
+        let shown = self.town.sky.shown_since(since);
+        assert!(*shown.start() < moment, "{key} was seen from {} on and had expired at {moment}", shown.start());
+    }
+
     /// Holds the answer to a write against the ledger; says whether it was acknowledged.
-    pub fn settle<T>(&self, sent: &SentWrite, answer: Seen<'_, T>, written: impl Fn(&T) -> Value) -> bool {
-        let value = answer.and_then(|answer| answer.as_ref().ok()).and_then(written);
+    pub fn settle<T: Told>(&self, sent: &SentWrite, answer: Seen<'_, T>) -> bool {
         let mut ledger = self.town.ledger();
         match answer {
-            Some(Ok(_)) => {
+            Some(Ok(told)) => {
+                let value = told.etag().map(|etag| ledger.known(etag));
+                if let Some(moment) = told.expires_at() {
+                    ledger.told(sent.write, moment);
+                }
                 ledger.answered(sent.write, |_, seen| seen == value);
                 ledger.lost(sent.judged);
                 self.town.journal.count("writes acknowledged");
@@ -229,6 +258,11 @@ impl Client {
                 ledger.lost(sent.judged);
                 self.town.journal.count("writes refused");
             }
+            Some(Err(Error::Expiry(_))) => {
+                ledger.refused(sent.write);
+                ledger.lost(sent.judged);
+                self.town.journal.count("writes too late to expire");
+            }
             Some(Err(_)) => {
                 ledger.lost(sent.write);
                 ledger.lost(sent.judged);
@@ -242,9 +276,9 @@ impl Client {
         false
     }
 
-    pub fn sends(&self, key: &'static str, value: Value, condition: Condition, declared: bool) -> SentWrite {
-        let mut ledger = self.town.ledger();
-        let write = ledger.write(key, value, condition.clone(), declared);
+    pub fn sends(&self, key: &'static str, write: Write) -> SentWrite {
+        let (mut ledger, condition) = (self.town.ledger(), write.condition.clone());
+        let write = ledger.write(key, write);
         SentWrite { write, judged: ledger.read(key), condition }
     }
 
@@ -259,3 +293,37 @@ pub struct SentWrite {
     pub judged: Request,
     pub condition: Condition,
 }
+
+/// What the answer to a write says of what is there now.
+pub trait Told {
+    fn etag(&self) -> Option<&ETag>;
+    /// When it expires, unless a rule that comes first hides that.
+    fn expires_at(&self) -> Option<Timestamp>;
+}
+
+/// A delete.
+impl Told for () {
+    fn etag(&self) -> Option<&ETag> {
+        None
+    }
+
+    fn expires_at(&self) -> Option<Timestamp> {
+        None
+    }
+}
+
+macro_rules! told {
+    ($($answer:ty),+) => {
+        $(impl Told for $answer {
+            fn etag(&self) -> Option<&ETag> {
+                Some(&self.etag)
+            }
+
+            fn expires_at(&self) -> Option<Timestamp> {
+                self.departure.as_ref().filter(|departure| departure.by == DepartsBy::Expiry).map(|first| first.at)
+            }
+        })+
+    };
+}
+
+told!(Stored, Copied, Completed);

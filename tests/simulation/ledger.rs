@@ -1,12 +1,15 @@
 //! What all clients together know: the model of every key, every body, every open request.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use s3o_model::clock::Timestamp;
 use s3o_model::etag::ETag;
 
 use crate::bodies::Bodies;
-use crate::model::{Body, Condition, Impossible, Key, Request, Value};
+use crate::model::{Body, Impossible, Key, Request, Value, Write};
+use crate::sky::Sky;
 
 /// Keys whose bodies are small; anything may be done to them.
 pub const SMALL: [&str; 5] = ["a", "b/c", "b/d", "odd ~ key/é", "z"];
@@ -36,11 +39,17 @@ pub struct Ledger {
     requests: Request,
     /// Grows with every request that may change something.
     changes: u64,
+    sky: Arc<Sky>,
 }
 
 impl Ledger {
+    /// Nothing is known yet.
+    pub fn new(sky: Arc<Sky>) -> Self {
+        Self { sky, ..Self::default() }
+    }
+
     fn key(&mut self, key: &'static str) -> &mut Key {
-        self.keys.entry(key).or_default()
+        self.keys.entry(key).or_insert_with(|| Key::new(self.sky.clone()))
     }
 
     fn register(&mut self, key: &'static str) -> Request {
@@ -57,31 +66,28 @@ impl Ledger {
     }
 
     /// A writer of a key sets out.
-    pub fn write(&mut self, key: &'static str, value: Value, condition: Condition, declared: bool) -> Request {
-        self.write_any(key, &BTreeSet::from([value]), condition, declared)
+    pub fn write(&mut self, key: &'static str, write: Write) -> Request {
+        self.changes += 1;
+        let request = self.register(key);
+        self.tell_copies(key, &write.values, &mut BTreeSet::new());
+        self.key(key).start_write(request, write);
+        request
     }
 
     /// A copy sets out: it may write whatever its source holds until it is answered.
-    pub fn copy(&mut self, source: &'static str, target: &'static str, condition: Condition) -> Request {
+    pub fn copy(&mut self, source: &'static str, target: &'static str, write: Write) -> Request {
         let mut values = self.key(source).possible();
         values.remove(&None);
-        let write = self.write_any(target, &values, condition, false);
+        let write = self.write(target, Write { values, ..write });
         self.copies.push(OpenCopy { write, source, target });
         write
     }
 
-    fn write_any(
-        &mut self,
-        key: &'static str,
-        values: &BTreeSet<Value>,
-        condition: Condition,
-        declared: bool,
-    ) -> Request {
-        self.changes += 1;
-        let request = self.register(key);
-        self.key(key).start_write(request, values.clone(), condition, declared);
-        self.tell_copies(key, values, &mut BTreeSet::new());
-        request
+    /// The writer was told when what it wrote ceases to exist.
+    pub fn told(&mut self, request: Request, moment: Timestamp) {
+        let key = self.open[&request];
+        let outcome = self.key(key).told(request, moment);
+        expect(key, request, outcome);
     }
 
     /// What may appear at a source may appear at the targets of open copies, and behind those.

@@ -26,11 +26,11 @@ use crate::bodies::Bodies;
 use crate::client::{Client, Memory, Town, bucket, object_key};
 use crate::journal::Journal;
 use crate::ledger::{BIG, HUGE, Ledger, SMALL};
-use crate::model::{Condition, Value};
+use crate::model::{Condition, Value, Write};
 use crate::requests::get_request;
 use crate::sky::Sky;
 use crate::storm::Storm;
-use crate::upkeep::{Changes, attach_until_all, tick_and_tell, tick_by_chance};
+use crate::upkeep::{Changes, attach_until_all, expire_elsewhere, tick_and_tell, tick_by_chance};
 use crate::watched::{Crimes, Distant, Watched};
 
 const CLIENTS: usize = 4;
@@ -45,6 +45,9 @@ const CACHE: CacheSettings = CacheSettings { max_bytes: 8_000, object_bytes_max:
 /// How far the clock jumps ahead in one life at most, unless the seed is about just that: a call
 /// that hangs meanwhile still ends within the time that a write may be late.
 const JUMPS_MAX: Duration = Duration::from_mins(25);
+
+/// Less than the clock jumps ahead at once: workers lose what they claimed while they live, too.
+const STUCK_AFTER: Duration = Duration::from_mins(4);
 
 /// One seed under way.
 pub struct Simulation {
@@ -97,8 +100,9 @@ impl Simulation {
         ];
         let dedup = rng.bool();
         let town = Town {
-            ledger: Mutex::new(Ledger::default()),
+            ledger: Mutex::new(Ledger::new(sky.clone())),
             rules: tokio::sync::Mutex::default(),
+            sky: sky.clone(),
             journal: journal.clone(),
             budget: Mutex::new(rng.u64(200..=240)),
             has_big,
@@ -110,6 +114,7 @@ impl Simulation {
         let entropy = Arc::new(SeededEntropy::new(rng.u64(..)));
         let mut world = World::new(clock, entropy, sites);
         world.keep_once(bucket(), dedup);
+        world.stuck_after = STUCK_AFTER;
         // In half of the seeds; one so small that bodies come and go.
         world.cache = (seed % 2 == 1).then_some(CACHE);
         Self {
@@ -149,6 +154,10 @@ impl Simulation {
         if let Some(left) = crash_at {
             while self.town.left() > left {
                 tokio::time::sleep(Duration::from_millis(7)).await;
+                // Without clients, nothing would ever go on.
+                if let Some(ended) = clients.try_join_next() {
+                    pass_on(ended);
+                }
             }
             let moment = self.rng.u64(..60);
             tokio::time::sleep(Duration::from_millis(moment)).await;
@@ -209,7 +218,7 @@ impl Simulation {
             life.process.engine.put_object(put).await.expect("stored");
             let mut ledger = self.town.ledger();
             let body = ledger.bodies.learn_whole(bytes);
-            let write = ledger.write(BIG, Some(body), Condition::Always, false);
+            let write = ledger.write(BIG, Write::of(Some(body), Condition::Always));
             ledger.answered(write, |_, _| true);
         }
     }
@@ -223,6 +232,8 @@ impl Simulation {
         for worker in &life.process.workers {
             upkeep.spawn(tick_by_chance(worker.clone(), self.rng.fork(), self.journal.clone()));
         }
+        let (catalog, ids) = (life.process.catalog.clone(), life.process.ids().clone());
+        upkeep.spawn(expire_elsewhere(catalog, ids, self.rng.fork(), self.journal.clone()));
         let sites = self.world.sites.clone();
         let jumps = if self.storm.far_jumps { Duration::MAX } else { JUMPS_MAX };
         let weather = Changes { sky: self.sky.clone(), sites, journal: self.journal.clone(), jumps };

@@ -8,6 +8,7 @@
 
 mod bodies;
 mod client;
+mod expiries;
 mod journal;
 mod ledger;
 mod life;
@@ -30,13 +31,19 @@ use crate::journal::{Counts, Journal};
 use crate::sky::Sky;
 use crate::storm::KINDS;
 
-/// Ways in which a write that was cut off ends, and an object by a rule; each must be among what was simulated.
-const ENDS: [&str; 5] = [
+/// Ways in which a write that was cut off ends, and an object by its expiry or by a rule; each must be among what was
+/// simulated.
+const ENDS: [&str; 10] = [
     "pending_reaper promoted",
     "pending_reaper dropped",
     "pending_reaper superseded",
     "pending_reaper ambiguous",
     "lifecycle deleted",
+    "expiry deleted",
+    "expiry worker died",
+    "expiry worker was slow",
+    "watchdog stuck_reset",
+    "writes too late to expire",
 ];
 /// What happens to equal content, as often.
 const SHARED: [&str; 2] = ["content pinned", "content kept once"];

@@ -4,12 +4,22 @@
 //! end. So a key is not in one state but in several possible ones, each with the open requests
 //! that have taken effect in it. An answer throws away the states that it contradicts; when none
 //! is left, nothing that a correct store could have done explains what clients saw.
+//!
+//! What expires is there or not by the clock alone: each request sees it as the clock stood at some moment between its
+//! start and its end, and from the moment of its expiry on its row may be removed at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use s3o_model::clock::Timestamp;
+use s3o_model::expiry::Expiry;
+
+use crate::expiries::End;
+use crate::sky::{Mark, Sky};
 
 /// A body, by its place in [`crate::bodies::Bodies`].
 pub type Body = usize;
-/// What a key holds.
+/// What a key shows.
 pub type Value = Option<Body>;
 /// One request on one key.
 pub type Request = u64;
@@ -37,37 +47,60 @@ impl Condition {
     }
 }
 
+/// A write that sets out.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// It puts one of these there; a copy does not know which before it is answered.
+    pub values: BTreeSet<Value>,
+    pub condition: Condition,
+    /// Whether it declared a digest.
+    pub declared: bool,
+    /// When what it writes ceases to exist.
+    pub expiry: Option<Expiry>,
+}
+
+impl Write {
+    /// One of this, which stays.
+    pub fn of(value: Value, condition: Condition) -> Self {
+        Self { values: BTreeSet::from([value]), condition, declared: false, expiry: None }
+    }
+}
+
 /// What a request may do to a key.
 #[derive(Debug, Clone)]
 enum Open {
     /// Sees what is there.
     Read,
-    /// Puts one of these there; a copy does not know which before it is answered.
-    Write { values: BTreeSet<Value>, condition: Condition, promotable: bool },
+    /// Writes; the end of what it writes is the one of this number.
+    Write(Write, Option<usize>),
     /// A write whose owner is gone: the reaper may promote it until another write takes effect.
-    Abandoned { values: BTreeSet<Value>, condition: Condition },
+    Abandoned(Write, Option<usize>),
     /// A rule that removes whatever is there, at any moment, as often as it finds something.
     Removal,
+}
+
+/// What the row of a key holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    body: Body,
+    /// The number of its end, if it has one.
+    end: Option<usize>,
 }
 
 /// One possible state: what is there, and what the open requests that took effect saw or wrote.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
-    value: Value,
+    held: Option<Held>,
     done: BTreeMap<Request, Value>,
 }
 
 /// Everything that may be true of one key.
-#[derive(Debug)]
 pub struct Key {
     states: BTreeSet<State>,
-    open: BTreeMap<Request, Open>,
-}
-
-impl Default for Key {
-    fn default() -> Self {
-        Self { states: BTreeSet::from([State { value: None, done: BTreeMap::new() }]), open: BTreeMap::new() }
-    }
+    /// What is under way, and when it set out.
+    open: BTreeMap<Request, (Mark, Open)>,
+    ends: Vec<End>,
+    sky: Arc<Sky>,
 }
 
 /// What no correct store can have done.
@@ -75,40 +108,87 @@ impl Default for Key {
 pub struct Impossible(pub String);
 
 impl Key {
-    /// A reader sets out.
-    pub fn start_read(&mut self, request: Request) {
-        self.open.insert(request, Open::Read);
+    /// A key that holds nothing.
+    pub fn new(sky: Arc<Sky>) -> Self {
+        let states = BTreeSet::from([State { held: None, done: BTreeMap::new() }]);
+        Self { states, open: BTreeMap::new(), ends: Vec::new(), sky }
     }
 
-    /// A writer sets out; `promotable` if it declared a digest.
-    pub fn start_write(&mut self, request: Request, values: BTreeSet<Value>, condition: Condition, promotable: bool) {
-        self.open.insert(request, Open::Write { values, condition, promotable });
+    fn start(&mut self, request: Request, what: Open) {
+        self.open.insert(request, (self.sky.mark(), what));
+    }
+
+    /// A reader sets out.
+    pub fn start_read(&mut self, request: Request) {
+        self.start(request, Open::Read);
+    }
+
+    /// A writer sets out.
+    pub fn start_write(&mut self, request: Request, write: Write) {
+        let end = write.expiry.map(|expiry| {
+            self.ends.push(End::new(self.sky.mark(), expiry));
+            self.ends.len() - 1
+        });
+        self.start(request, Open::Write(write, end));
     }
 
     /// A rule comes into force.
     pub fn start_removal(&mut self, request: Request) {
-        self.open.insert(request, Open::Removal);
+        self.start(request, Open::Removal);
     }
 
     /// An open copy may find this at its source, too.
     pub fn may_also_write(&mut self, request: Request, more: &BTreeSet<Value>) {
-        if let Some(Open::Write { values, .. }) = self.open.get_mut(&request) {
-            values.extend(more.iter().copied());
+        if let Some((_, Open::Write(write, _))) = self.open.get_mut(&request) {
+            write.values.extend(more.iter().copied());
+        }
+    }
+
+    /// A writer is told when what it wrote ceases to exist.
+    pub fn told(&mut self, request: Request, moment: Timestamp) -> Result<(), Impossible> {
+        match self.open.get(&request) {
+            Some((_, Open::Write(_, Some(end)))) => self.ends[*end].told(moment, &self.sky),
+            _ => Err(Impossible(format!("nobody asked for an end at {moment}"))),
         }
     }
 
     /// What may be there now or once the open writes took effect.
     pub fn possible(&self) -> BTreeSet<Value> {
         let written = self.open.values().filter_map(|open| match open {
-            Open::Write { values, .. } | Open::Abandoned { values, .. } => Some(values),
-            Open::Read | Open::Removal => None,
+            (_, Open::Write(write, _) | Open::Abandoned(write, _)) => Some(&write.values),
+            (_, Open::Read | Open::Removal) => None,
         });
-        self.states.iter().map(|state| state.value).chain(written.flatten().copied()).collect()
+        self.values().chain(written.flatten().copied()).collect()
     }
 
-    /// Whether a write is under way.
+    /// What the row may hold.
+    fn values(&self) -> impl Iterator<Item = Value> {
+        self.states.iter().map(|state| state.held.map(|held| held.body))
+    }
+
+    /// Whether a write is under way, or what is there may be removed since it has expired.
     pub fn is_changing(&self) -> bool {
-        self.open.values().any(|open| !matches!(open, Open::Read))
+        let is_writing = self.open.values().any(|(_, open)| !matches!(open, Open::Read));
+        is_writing || self.states.iter().any(|state| self.may_be_over(state))
+    }
+
+    /// Whether what is there may have expired.
+    fn may_be_over(&self, state: &State) -> bool {
+        self.end_of(state.held).is_some_and(|end| end.may_be_over(&self.sky))
+    }
+
+    fn end_of(&self, held: Option<Held>) -> Option<&End> {
+        held?.end.map(|end| &self.ends[end])
+    }
+
+    /// What somebody who set out then may have seen.
+    fn shown(&self, held: Option<Held>, since: Mark) -> impl Iterator<Item = Value> {
+        let body = held.map(|held| held.body);
+        let (there, gone) = match self.end_of(held) {
+            Some(end) => (end.may_be_ahead(since, &self.sky), end.may_have_come(since, &self.sky)),
+            None => (true, false),
+        };
+        there.then_some(body).into_iter().chain(gone.then_some(None))
     }
 
     /// The request was answered, and saw or wrote something that fits; what that may have been is
@@ -126,10 +206,12 @@ impl Key {
     /// cannot, unless the reaper promotes it.
     pub fn lost(&mut self, request: Request) {
         self.spread();
-        if let Some(Open::Write { values, condition, promotable: true }) = self.open.get(&request).cloned()
+        if let Some((_, open)) = self.open.get_mut(&request)
+            && let Open::Write(write, end) = open
+            && write.declared
             && REAPER_PROMOTES
         {
-            self.open.insert(request, Open::Abandoned { values, condition });
+            *open = Open::Abandoned(write.clone(), *end);
             return;
         }
         self.forget(request);
@@ -138,7 +220,7 @@ impl Key {
     /// Keeps the states in which the request came to this, and closes it.
     fn keep(&mut self, request: Request, fits: impl Fn(Option<Value>) -> bool) -> Result<BTreeSet<Value>, Impossible> {
         self.spread();
-        let allowed: BTreeSet<Value> = self.states.iter().map(|state| state.value).collect();
+        let allowed: BTreeSet<Value> = self.values().collect();
         self.states.retain(|state| fits(state.done.get(&request).copied()));
         let seen = self.states.iter().filter_map(|state| state.done.get(&request).copied()).collect();
         self.forget(request);
@@ -161,48 +243,48 @@ impl Key {
         self.forget_superseded();
     }
 
-    /// Lets every open request take effect in every state in which it can, in any order.
+    /// Lets every open request take effect in every state in which it can, in any order, and what has expired go.
     fn spread(&mut self) {
         let mut fresh: Vec<State> = self.states.iter().cloned().collect();
         while let Some(state) = fresh.pop() {
-            for (request, open) in self.open.iter().filter(|(request, _)| !state.done.contains_key(request)) {
-                for next in self.after(&state, *request, open) {
-                    if self.states.insert(next.clone()) {
-                        fresh.push(next);
-                    }
+            let open = self.open.iter().filter(|(request, _)| !state.done.contains_key(request));
+            let mut next: Vec<State> = open.flat_map(|(request, open)| self.after(&state, *request, open)).collect();
+            if self.may_be_over(&state) {
+                next.push(self.written(&state, None));
+            }
+            for next in next {
+                if self.states.insert(next.clone()) {
+                    fresh.push(next);
                 }
             }
         }
     }
 
-    fn after(&self, state: &State, request: Request, open: &Open) -> Vec<State> {
-        let (values, condition) = match open {
-            Open::Read => {
-                let mut next = state.clone();
-                next.done.insert(request, state.value);
-                return vec![next];
-            }
-            // It is not done with the first: what is written later may go, too.
-            Open::Removal if state.value.is_some() => return vec![self.written(state, None)],
-            Open::Removal => return Vec::new(),
-            Open::Write { values, condition, .. } | Open::Abandoned { values, condition } => (values, condition),
-        };
-        if !condition.holds(state.value) {
-            return Vec::new();
-        }
-        let written = values.iter().map(|value| {
-            let mut next = self.written(state, *value);
-            next.done.insert(request, *value);
+    fn after(&self, state: &State, request: Request, (since, open): &(Mark, Open)) -> Vec<State> {
+        let did = |mut next: State, value| {
+            next.done.insert(request, value);
             next
-        });
-        written.collect()
+        };
+        match open {
+            Open::Read => self.shown(state.held, *since).map(|value| did(state.clone(), value)).collect(),
+            // It is not done with the first: what is written later may go, too.
+            Open::Removal if state.held.is_some() => vec![self.written(state, None)],
+            Open::Removal => Vec::new(),
+            Open::Write(write, end) | Open::Abandoned(write, end) => {
+                if !self.shown(state.held, *since).any(|value| write.condition.holds(value)) {
+                    return Vec::new();
+                }
+                let held = |value: Value| value.map(|body| Held { body, end: *end });
+                write.values.iter().map(|value| did(self.written(state, held(*value)), *value)).collect()
+            }
+        }
     }
 
     /// The state once this is there. Whatever was abandoned before is superseded by it.
-    fn written(&self, state: &State, value: Value) -> State {
-        let mut next = State { value, done: state.done.clone() };
-        for (other, open) in &self.open {
-            if let Open::Abandoned { .. } = open {
+    fn written(&self, state: &State, held: Option<Held>) -> State {
+        let mut next = State { held, done: state.done.clone() };
+        for (other, (_, open)) in &self.open {
+            if let Open::Abandoned(..) = open {
                 next.done.entry(*other).or_insert(None);
             }
         }
@@ -212,7 +294,7 @@ impl Key {
     /// An abandoned write that is over in every state is over.
     fn forget_superseded(&mut self) {
         let is_over = |request: &Request| self.states.iter().all(|state| state.done.contains_key(request));
-        let abandoned = self.open.iter().filter(|(_, open)| matches!(open, Open::Abandoned { .. }));
+        let abandoned = self.open.iter().filter(|(_, (_, open))| matches!(open, Open::Abandoned(..)));
         let over: Vec<Request> = abandoned.map(|(request, _)| *request).filter(is_over).collect();
         for request in over {
             self.forget(request);
@@ -221,106 +303,4 @@ impl Key {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::{Condition, Key, REAPER_PROMOTES, Value};
-
-    fn write(key: &mut Key, request: u64, value: Value) {
-        key.start_write(request, BTreeSet::from([value]), Condition::Always, true);
-    }
-
-    fn put(key: &mut Key, request: u64, value: Value) {
-        write(key, request, value);
-        key.answered(request, |_| true).expect("possible");
-    }
-
-    fn sees(key: &mut Key, request: u64, value: Value) -> bool {
-        key.start_read(request);
-        key.answered(request, |seen| seen == value).is_ok()
-    }
-
-    #[test]
-    fn what_was_acknowledged_must_be_seen() {
-        let mut key = Key::default();
-        put(&mut key, 1, Some(7));
-        assert!(sees(&mut key, 2, Some(7)));
-        assert!(!sees(&mut key, 3, None));
-    }
-
-    #[test]
-    fn a_read_beside_a_write_may_see_both_but_never_goes_back() {
-        let mut key = Key::default();
-        put(&mut key, 1, Some(1));
-        write(&mut key, 2, Some(2));
-        assert!(sees(&mut key, 3, Some(1)));
-        assert!(sees(&mut key, 4, Some(2)));
-        assert!(!sees(&mut key, 5, Some(1)));
-    }
-
-    #[test]
-    fn a_slow_read_may_see_what_was_there_when_it_began() {
-        let mut key = Key::default();
-        put(&mut key, 1, Some(1));
-        key.start_read(2);
-        put(&mut key, 3, Some(2));
-        assert!(key.answered(2, |seen| seen == Some(1)).is_ok());
-        assert!(!sees(&mut key, 4, Some(1)));
-    }
-
-    #[test]
-    fn a_lost_write_is_settled_by_the_first_read() {
-        let mut key = Key::default();
-        write(&mut key, 1, Some(1));
-        key.lost(1);
-        assert_eq!(key.possible(), BTreeSet::from([None, Some(1)]));
-        assert!(sees(&mut key, 2, None));
-        if !REAPER_PROMOTES {
-            assert!(!sees(&mut key, 3, Some(1)));
-        }
-    }
-
-    #[test]
-    fn an_abandoned_write_is_superseded_by_the_next() {
-        let mut key = Key::default();
-        write(&mut key, 1, Some(1));
-        key.lost(1);
-        put(&mut key, 2, Some(2));
-        assert!(!sees(&mut key, 3, Some(1)));
-    }
-
-    #[test]
-    fn a_rule_removes_as_often_as_it_likes_until_it_ends() {
-        let mut key = Key::default();
-        put(&mut key, 1, Some(1));
-        key.start_removal(2);
-        assert!(sees(&mut key, 3, Some(1)));
-        assert!(sees(&mut key, 4, None));
-        put(&mut key, 5, Some(2));
-        assert!(sees(&mut key, 6, None));
-        put(&mut key, 7, Some(3));
-        assert!(sees(&mut key, 8, Some(3)));
-        key.lost(2);
-        put(&mut key, 9, Some(4));
-        assert!(sees(&mut key, 10, Some(4)));
-        assert!(!sees(&mut key, 11, None));
-    }
-
-    #[test]
-    fn a_condition_decides_between_two_writers() {
-        let mut key = Key::default();
-        for request in [1, 2] {
-            key.start_write(request, BTreeSet::from([Some(1)]), Condition::IfAbsent, false);
-        }
-        assert!(key.answered(1, |_| true).is_ok());
-        assert!(key.answered(2, |_| true).is_err());
-    }
-
-    #[test]
-    fn what_was_refused_is_never_seen() {
-        let mut key = Key::default();
-        write(&mut key, 1, Some(1));
-        key.refused(1).expect("possible");
-        assert!(!sees(&mut key, 2, Some(1)));
-    }
-}
+mod tests;

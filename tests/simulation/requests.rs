@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use s3o_engine::{
     Copied, CopyObject, CopySource, Declared, DeleteObject, DeleteTarget, Error, GetObject, PutObject, Wanted,
 };
+use s3o_model::clock::Timestamp;
 use s3o_model::conditions::{ReadConditions, WriteCondition};
 use s3o_model::etag::ETag;
 use s3o_model::intent::DeclaredDigests;
@@ -17,7 +18,7 @@ use s3o_model::range::RangeSpec;
 use crate::bodies::{Bodies, md5, sha256};
 use crate::client::{Answer, Client, Seen, SentWrite, bucket, object_key};
 use crate::ledger::{BIG, HUGE, SMALL};
-use crate::model::{Condition, Value};
+use crate::model::{Condition, Value, Write};
 
 impl Client {
     pub fn write_condition(&self, condition: &Condition) -> WriteCondition {
@@ -58,14 +59,19 @@ impl Client {
         };
         let is_declared = !digests.is_empty();
         let condition = self.condition(key);
-        let body = self.learn(bytes.clone());
-        self.tell(format_args!("put {key} body {body} of {} bytes, {condition:?}", bytes.len()));
+        let (body, expiry) = (self.learn(bytes.clone()), self.expiry());
+        self.tell(format_args!("put {key} body {body} of {} bytes, {condition:?}, {expiry:?}", bytes.len()));
         let (put, token) = self.put_request(key, &bytes, digests, &condition);
-        let sent = self.sends(key, Some(body), condition, is_declared);
+        let put = PutObject { expiry, ..put };
+        let write = Write { declared: is_declared, expiry, ..Write::of(Some(body), condition) };
+        let sent = self.sends(key, write);
         let answer = self.send(self.engine.put_object(put)).await;
         drop(token);
-        self.tell(format_args!("put {key} body {body}: {:?}", answer.as_ref().map(|a| a.as_ref().map(|s| &s.etag))));
-        self.settle(&sent, answer.as_ref(), |stored| Some(self.town.ledger().known(&stored.etag)));
+        self.tell(format_args!(
+            "put {key} body {body}: {:?}",
+            answer.as_ref().map(|a| a.as_ref().map(|s| (&s.etag, &s.departure)))
+        ));
+        self.settle(&sent, answer.as_ref());
     }
 
     /// Bytes that are not what was declared must never become an object.
@@ -101,11 +107,13 @@ impl Client {
             let mut ledger = self.town.ledger();
             (ledger.read(key), ledger.unrest(key))
         };
+        let since = self.town.sky.mark();
         self.tell(format_args!("get {key} {:?}", get.wanted));
         let answer = self.send(self.read_through(get)).await;
         let mut ledger = self.town.ledger();
         match answer {
-            Some(Ok((etag, start, bytes))) => {
+            Some(Ok(Body { etag, expires_at, start, bytes })) => {
+                self.check_end(key, since, expires_at);
                 ledger.answered(request, |bodies, value| holds(bodies, value, &etag, start, &bytes));
                 self.town.journal.count("reads answered");
             }
@@ -127,21 +135,25 @@ impl Client {
         }
     }
 
-    async fn read_through(&self, get: GetObject) -> Result<(ETag, u64, Bytes), Error> {
+    async fn read_through(&self, get: GetObject) -> Result<Body, Error> {
         let mut opened = self.engine.get_object(get).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = opened.body.next().await {
             bytes.extend_from_slice(&chunk.map_err(|error| Error::Away(error.to_string()))?);
         }
         assert_eq!(bytes.len() as u64, opened.found.range.length, "a body ended cleanly and too early");
-        Ok((opened.found.object.etag, opened.found.range.start, bytes.into()))
+        let (object, start) = (opened.found.object, opened.found.range.start);
+        Ok(Body { etag: object.etag, expires_at: object.expires_at, start, bytes: bytes.into() })
     }
 
     pub async fn head(&self) {
         let key = self.any_key();
-        let request = self.town.ledger().read(key);
+        let (request, since) = (self.town.ledger().read(key), self.town.sky.mark());
         let get = get_request(key, Wanted::Whole);
         let answer = self.send(self.engine.head_object(&get)).await;
+        if let Some(Ok(found)) = &answer {
+            self.check_end(key, since, found.object.expires_at);
+        }
         self.settle_look(request, key, answer.map(|answer| answer.map(|found| Some(found.object.etag))));
     }
 
@@ -189,15 +201,15 @@ impl Client {
         let delete =
             DeleteObject { bucket: bucket(), key: object_key(key), condition: self.write_condition(&condition) };
         self.tell(format_args!("delete {key} {condition:?}"));
-        let sent = self.sends(key, None, condition, false);
+        let sent = self.sends(key, Write::of(None, condition));
         let answer = self.send(self.engine.delete_object(delete)).await;
         self.tell(format_args!("delete {key}: {answer:?}"));
-        self.settle(&sent, answer.as_ref(), |()| None);
+        self.settle(&sent, answer.as_ref());
     }
 
     pub async fn delete_many(&self) {
         let keys: Vec<&'static str> = SMALL.into_iter().filter(|_| self.one_of(2)).collect();
-        let sent: Vec<SentWrite> = keys.iter().map(|key| self.sends(key, None, Condition::Always, false)).collect();
+        let sent: Vec<SentWrite> = keys.iter().map(|key| self.sends(key, Write::of(None, Condition::Always))).collect();
         let targets = keys.iter().map(|key| DeleteTarget { key: object_key(key), if_match: None }).collect();
         let bucket = bucket();
         let answer = self.send(self.engine.delete_objects(&bucket, targets)).await;
@@ -208,7 +220,7 @@ impl Client {
                 Ok(results) => results[position].clone().map_err(|_| away()),
                 Err(_) => Err(away()),
             });
-            self.settle(sent, own.as_ref(), |()| None);
+            self.settle(sent, own.as_ref());
         }
     }
 
@@ -218,7 +230,7 @@ impl Client {
         if source == target {
             return;
         }
-        let condition = self.condition(target);
+        let (condition, expiry) = (self.condition(target), self.expiry());
         let copy = CopyObject {
             source: copy_source(source),
             bucket: bucket(),
@@ -228,12 +240,13 @@ impl Client {
             replace_tags: None,
             condition: self.write_condition(&condition),
             checksum: None,
-            expiry: None,
+            expiry,
         };
-        self.tell(format_args!("copy {source} to {target} {condition:?}"));
+        self.tell(format_args!("copy {source} to {target} {condition:?} {expiry:?}"));
         let (read, sent) = {
             let mut ledger = self.town.ledger();
-            let write = ledger.copy(source, target, condition.clone());
+            let write = Write { expiry, ..Write::of(None, condition.clone()) };
+            let write = ledger.copy(source, target, write);
             (ledger.read(source), SentWrite { write, judged: ledger.read(target), condition })
         };
         let answer = self.send(self.engine.copy_object(copy)).await;
@@ -265,8 +278,17 @@ impl Client {
                 Some(Err(_)) | None => ledger.lost(read),
             }
         }
-        self.settle(sent, answer, |copied| Some(self.town.ledger().known(&copied.etag)));
+        self.settle(sent, answer);
     }
+}
+
+/// What a reader was given.
+struct Body {
+    etag: ETag,
+    expires_at: Option<Timestamp>,
+    /// Where in the object it begins.
+    start: u64,
+    bytes: Bytes,
 }
 
 /// A request to read an object.

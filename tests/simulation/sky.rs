@@ -1,6 +1,7 @@
 //! The clock of a simulation: it follows the paused clock of the runtime, jumps when told, and
-//! goes on where it stood when a new life begins in a new runtime.
+//! goes on where it stood when a new life begins in a new runtime. It remembers where it has been.
 
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,15 @@ use tokio::time::Instant;
 struct Shown {
     millis: i64,
     since: Option<Instant>,
+    /// From where to where it jumped back, each time.
+    turns: Vec<(i64, i64)>,
+}
+
+/// A moment in the history of the clock: what it showed, and how often it had been set back by then.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    millis: i64,
+    turns: usize,
 }
 
 /// A clock over all lives.
@@ -17,7 +27,7 @@ pub struct Sky(Mutex<Shown>);
 
 impl Default for Sky {
     fn default() -> Self {
-        Self(Mutex::new(Shown { millis: 1_700_000_000_000, since: None }))
+        Self(Mutex::new(Shown { millis: 1_700_000_000_000, since: None, turns: Vec::new() }))
     }
 }
 
@@ -40,7 +50,7 @@ impl Sky {
     /// A runtime ends.
     pub fn set(&self) {
         let mut shown = self.shown();
-        *shown = Shown { millis: shown.now(), since: None };
+        (shown.millis, shown.since) = (shown.now(), None);
     }
 
     /// Jumps ahead.
@@ -50,7 +60,25 @@ impl Sky {
 
     /// Jumps back.
     pub fn jump_back(&self, back: Duration) {
-        self.shown().millis -= millis_of(back);
+        let mut shown = self.shown();
+        let from = shown.now();
+        shown.turns.push((from, from - millis_of(back)));
+        shown.millis -= millis_of(back);
+    }
+
+    /// This moment.
+    pub fn mark(&self) -> Mark {
+        let shown = self.shown();
+        Mark { millis: shown.now(), turns: shown.turns.len() }
+    }
+
+    /// The earliest and the latest that it has shown since.
+    pub fn shown_since(&self, mark: Mark) -> RangeInclusive<Timestamp> {
+        let shown = self.shown();
+        let turns = &shown.turns[mark.turns..];
+        let low = turns.iter().map(|(_, to)| *to).fold(mark.millis, i64::min);
+        let high = turns.iter().map(|(from, _)| *from).fold(shown.now(), i64::max);
+        Timestamp::from_millis(low)..=Timestamp::from_millis(high)
     }
 }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use s3o_catalog::{Catalog, Expiries as _};
+use s3o_model::ids::{ClaimToken, IdSource};
 use s3o_tests::rest::tick;
 use s3o_tests::world::Site;
-use s3o_workers::{Identity, Report, Worker};
+use s3o_workers::{Expiry, Identity, Report, Worker};
 
 use crate::journal::Journal;
 use crate::sky::Sky;
@@ -30,6 +32,30 @@ pub async fn tick_by_chance(worker: Arc<dyn Worker>, mut rng: Rng, journal: Jour
             tell(worker.as_ref(), &report, &journal);
         } else {
             tick_and_tell(worker.as_ref(), &journal).await;
+        }
+    }
+}
+
+/// Workers of other instances: each claims a little of what has expired; some are slow, some die over it.
+pub async fn expire_elsewhere(catalog: Arc<Catalog>, ids: IdSource, mut rng: Rng, journal: Journal) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(rng.u64(20..700))).await;
+        let batch = rng.usize(1..4);
+        if rng.bool() {
+            let worker = Expiry::new(catalog.clone(), ids.clone(), batch, Arc::default());
+            tick_and_tell(&worker, &journal).await;
+            continue;
+        }
+        let token = ClaimToken::new(ids.fresh());
+        let claimed = catalog.claim_expiries(token, batch).await.is_ok_and(|claimed| claimed > 0);
+        let pause = Duration::from_millis(rng.u64(1..2_000));
+        if claimed && rng.bool() {
+            journal.count("expiry worker died");
+        } else if claimed {
+            tokio::time::sleep(pause).await;
+            let gone = catalog.remove_claimed(token).await;
+            journal.count("expiry worker was slow");
+            journal.tell(format_args!("a slow expiry worker: {gone:?}"));
         }
     }
 }

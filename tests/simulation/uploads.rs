@@ -8,6 +8,7 @@ use bytes::Bytes;
 use s3o_engine::multipart::{CompleteUpload, Completed, CreateUpload, UploadPart, UploadPartCopy, UploadRef};
 use s3o_engine::{Declared, Error};
 use s3o_model::etag::ETag;
+use s3o_model::expiry::Expiry;
 use s3o_model::ids::UploadId;
 use s3o_model::multipart::{ListedPart, PART_BYTES_MIN, PartsRefused};
 use s3o_model::object::Attributes;
@@ -16,7 +17,7 @@ use s3o_model::range::RangeSpec;
 use crate::bodies::{Bodies, etag_of_parts, md5};
 use crate::client::{Answer, Client, Seen, bucket, object_key};
 use crate::ledger::{BIG, HUGE, SMALL};
-use crate::model::Value;
+use crate::model::{Value, Write};
 use crate::requests::copy_source;
 
 /// How often a client asks for the same Complete again before it gives up.
@@ -27,6 +28,7 @@ const COMPLETES_MAX: usize = 3;
 pub struct OpenUpload {
     key: &'static str,
     id: UploadId,
+    expiry: Option<Expiry>,
     parts: BTreeMap<u32, (ETag, Bytes)>,
     /// Parts that may have been replaced by something that was never acknowledged.
     unsure: BTreeSet<u32>,
@@ -75,18 +77,19 @@ impl Client {
 
     async fn create_upload(&self) {
         let key = if self.town.has_big && self.one_of(2) { self.pick(&HUGE) } else { self.pick(&SMALL) };
+        let expiry = self.expiry();
         let create = CreateUpload {
             bucket: bucket(),
             key: object_key(key),
             attributes: Attributes::default(),
             checksum: None,
-            expiry: None,
+            expiry,
         };
         let answer = self.send(self.engine.create_upload(create)).await;
         self.tell(format_args!("create an upload of {key}: {:?}", answer.as_ref().map(Result::is_ok)));
         if let Some(Ok(upload)) = answer {
             let (parts, unsure) = (BTreeMap::new(), BTreeSet::new());
-            self.memory().uploads.push(OpenUpload { key, id: upload.id, parts, unsure, tried: false });
+            self.memory().uploads.push(OpenUpload { key, id: upload.id, expiry, parts, unsure, tried: false });
         }
     }
 
@@ -202,7 +205,8 @@ impl Client {
             size_bytes: None,
         };
         self.tell(format_args!("complete {} with parts {chosen:?} as body {body} {condition:?}", upload.key));
-        let sent = self.sends(upload.key, Some(body), condition, false);
+        let write = Write { expiry: upload.expiry, ..Write::of(Some(body), condition) };
+        let sent = self.sends(upload.key, write);
         let answer = self.send(self.complete_until_answered(complete)).await;
         self.tell(format_args!("complete {} as body {body}: {answer:?}", upload.key));
         match &answer {
@@ -210,10 +214,10 @@ impl Client {
                 assert!(upload.unsure.contains(number), "part {number} of {} was acknowledged and is gone", upload.key);
             }
             Some(Err(error @ (Error::NoSuchUpload | Error::Parts(_)))) => upload.may_be_closed(error),
-            Some(Err(Error::PreconditionFailed(_) | Error::NoSuchKey)) => {}
+            Some(Err(Error::PreconditionFailed(_) | Error::NoSuchKey | Error::Expiry(_))) => {}
             Some(Ok(_) | Err(_)) | None => upload.tried = true,
         }
-        !self.settle(&sent, answer.as_ref(), |completed| Some(self.town.ledger().known(&completed.etag)))
+        !self.settle(&sent, answer.as_ref())
     }
 
     /// Asked again with the same parts, Complete answers the same.

@@ -31,9 +31,6 @@ pub const LATE: Duration = Duration::from_hours(1);
 /// After how long a claim is free again.
 const CLAIM_GRACE: Duration = Duration::from_mins(5);
 
-/// After how long a removal is begun again.
-pub const STUCK_AFTER: Duration = Duration::from_hours(2);
-
 /// One run of the program, without its doors.
 pub struct Process {
     /// What does requests.
@@ -76,8 +73,9 @@ impl Process {
         let instance = InstanceId::new(ids.fresh());
         let cache = world.cache.map(|settings| CacheParts { settings, shared: None, clock: clock.clone() });
         let cache = cache.map(|parts| Arc::new(Cache::new(parts)));
-        let (configured, bell) = (world.configured.clone(), Arc::default());
-        let parts = Parts { clock, entropy, catalog, fleet, ids, identity, instance, configured, bell, cache };
+        let (configured, stuck_after, bell) = (world.configured.clone(), world.stuck_after, Arc::default());
+        let parts =
+            Parts { clock, entropy, catalog, fleet, ids, identity, instance, configured, stuck_after, bell, cache };
         Ok(Self {
             engine: parts.engine(),
             workers: parts.workers(),
@@ -108,6 +106,12 @@ impl Process {
         self.parts.pending_reaper()
     }
 
+    /// Another worker that removes what has expired, so many at a time.
+    #[must_use]
+    pub fn expiry(&self, batch_size: usize) -> Expiry {
+        self.parts.expiry(batch_size)
+    }
+
     /// The worker that deletes, over this queue.
     #[must_use]
     pub fn cleanup_over(&self, cleanups: Arc<dyn Cleanups>) -> Cleanup {
@@ -124,6 +128,7 @@ struct Parts {
     identity: Arc<Identity>,
     instance: InstanceId,
     configured: Shared<ConfiguredBuckets>,
+    stuck_after: Duration,
     bell: Arc<Notify>,
     cache: Option<Arc<Cache>>,
 }
@@ -133,7 +138,7 @@ impl Parts {
     fn workers(&self) -> Vec<Arc<dyn Worker>> {
         vec![
             Arc::new(self.pending_reaper()),
-            Arc::new(self.expiry()),
+            Arc::new(self.expiry(1000)),
             Arc::new(self.cleanup()),
             self.identity.clone(),
             Arc::new(QuotaAudit::new(self.catalog.clone(), DriftGauge::default(), self.bell.clone())),
@@ -208,8 +213,8 @@ impl Parts {
         }
     }
 
-    fn expiry(&self) -> Expiry {
-        Expiry::new(self.catalog.clone(), self.ids.clone(), 1000, self.bell.clone())
+    fn expiry(&self, batch_size: usize) -> Expiry {
+        Expiry::new(self.catalog.clone(), self.ids.clone(), batch_size, self.bell.clone())
     }
 
     fn watchdog(&self) -> Watchdog {
@@ -217,7 +222,7 @@ impl Parts {
             cleanups: self.catalog.clone(),
             objects: self.catalog.clone(),
             ids: self.ids.clone(),
-            settings: WatchdogSettings { claim_grace_period: CLAIM_GRACE, stuck_after: STUCK_AFTER },
+            settings: WatchdogSettings { claim_grace_period: CLAIM_GRACE, stuck_after: self.stuck_after },
             cleanup_bell: self.bell.clone(),
         }
     }

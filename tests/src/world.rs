@@ -1,6 +1,7 @@
 //! What outlives a crash: the catalog's file, the bytes on the backends, the clock.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use s3o_backend::layers::Flaky;
 use s3o_backend::{Memory, SharedBackend};
@@ -13,6 +14,9 @@ use s3o_model::names::{BackendName, BucketName};
 use s3o_model::shared::Shared;
 use tempfile::TempDir;
 
+/// After how long a removal is begun again, where a world does not say otherwise.
+pub const STUCK_AFTER: Duration = Duration::from_hours(2);
+
 /// What outlives a crash.
 pub struct World {
     /// The one clock.
@@ -23,6 +27,8 @@ pub struct World {
     pub sites: Vec<Site>,
     /// How buckets are configured.
     pub configured: Shared<ConfiguredBuckets>,
+    /// After how long a removal is begun again.
+    pub stuck_after: Duration,
     /// How bodies are kept at hand, if they are.
     pub cache: Option<CacheSettings>,
     folder: TempDir,
@@ -62,7 +68,7 @@ impl World {
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, sites: Vec<Site>) -> Self {
         let folder = scratch();
         std::fs::write(folder.path().join("catalog.db"), empty_catalog()).expect("a file");
-        Self { clock, entropy, sites, configured: Shared::default(), cache: None, folder }
+        Self { clock, entropy, sites, configured: Shared::default(), stuck_after: STUCK_AFTER, cache: None, folder }
     }
 
     /// Has a bucket keep equal content once, or not.
