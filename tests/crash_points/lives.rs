@@ -58,9 +58,10 @@ async fn first_life(scenario: &Scenario, ground: &Ground, points: Points, strike
     }
 }
 
-/// Recovers in peace, and is judged.
+/// Recovers in peace, and is judged: what the crash left, and what has become of it.
 async fn last_life(ground: &Ground, expected: &Expected) {
     let house = House::on(ground, Mode::Inline, Points::default()).await;
+    house.check_now().await;
     // A multipart upload that was given up half way stays open: that is what S3 promises.
     house.abort_open_uploads().await;
     house.check(expected).await;

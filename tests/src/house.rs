@@ -24,7 +24,7 @@ use s3o_workers::{Report, Worker as _};
 
 use crate::points::{Pointed, Points};
 use crate::process::Process;
-use crate::rest::{broken_at_rest, is_at_rest, tick_all};
+use crate::rest::{broken_at_rest, broken_now, is_at_rest, tick_all};
 use crate::world::{Site, World};
 
 /// What every key may hold: nothing, or one of these bodies.
@@ -142,6 +142,12 @@ impl House {
             }
         }
         panic!("work is left: {:?}", self.catalog.depths().await);
+    }
+
+    /// What holds at every moment, right after a crash too: counts and books are exact, every byte has a row.
+    pub async fn check_now(&self) {
+        let broken = broken_now(&self.driver, &self.world).await;
+        assert!(broken.is_empty(), "{broken:#?}");
     }
 
     /// The state at rest: the backend holds exactly what the catalog locates, the books agree, and

@@ -252,7 +252,7 @@ const LARGE: u64 = u64::MAX;
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    APART.iter().chain(&shared::ONCE).chain(&expiry::ALL)
+    APART.iter().chain(&shared::ONCE).chain(&expiry::ALL).chain(&expiry::once::ALL)
 }
 
 /// Those in a bucket that keeps contents apart.

@@ -1,5 +1,7 @@
 //! Objects that expire, put to the test: two of them with one content, and a worker that dies.
 
+pub(super) mod once;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use s3o_workers::Report;
 
 use super::{LARGE, Scenario, Work, holds, nothing, source};
 use crate::house::{Expected, House, bucket, key};
-use crate::process::STUCK_AFTER;
+use crate::world::STUCK_AFTER;
 
 /// What a minute is enough for.
 const BRIEF: Duration = Duration::from_mins(1);
