@@ -1,5 +1,6 @@
 """Where a server under test keeps its catalog: a file of its own, or a fresh database of a real PostgreSQL."""
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -31,6 +32,16 @@ class SqliteCatalog:
                 connection.execute(sql)
         finally:
             connection.close()
+
+    @contextlib.contextmanager
+    def releases_held(self):
+        """Whoever lets go of content stops in the middle of that transaction, for good: it must be dead when the block ends."""
+        endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) AS x FROM n"
+        self.change(f"CREATE VIEW endless AS {endless}")
+        self.change("CREATE TRIGGER held BEFORE UPDATE OF ref_count ON contents BEGIN SELECT x FROM endless; END")
+        yield
+        self.change("DROP TRIGGER held")
+        self.change("DROP VIEW endless")
 
 
 class OwnPostgres:
@@ -73,3 +84,10 @@ class PostgresCatalog:
         """Behind the servers' back."""
         with psycopg.connect(self.url) as connection:
             connection.execute(sql)
+
+    @contextlib.contextmanager
+    def releases_held(self):
+        """Whoever lets go of content waits in the middle of that transaction until the block ends, or it is dead."""
+        with psycopg.connect(self.url) as connection:
+            connection.execute("SELECT 1 FROM contents FOR UPDATE")
+            yield

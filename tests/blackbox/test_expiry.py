@@ -3,12 +3,14 @@
 import contextlib
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 
 import pytest
 
 import seaweed
+from asking import command
 from catalogs import PostgresCatalog
 from clients import Aws
 from facts import PART_BYTES_MIN, body_of, keys_of, multipart, read, refused, snapshot
@@ -275,14 +277,26 @@ def test_two_objects_one_content(house):
     assert_stored_is_located(house)
 
 
-def claim_and_die(server):
-    """What a worker leaves that was killed after it claimed: marked rows, and nobody who goes on with them."""
-    now = int(time.time() * 1000)
-    server.database.change(
-        "UPDATE objects SET deletion_status = 'DELETION_IN_PROGRESS', token = 'of-the-dead', "
-        f"deletion_initiated_at = {now} WHERE expires_at <= {now}"
-    )
-    server.kill()
+def claimed(server):
+    """What some worker has begun to remove: keys, in order."""
+    return [
+        row[0]
+        for row in server.database.rows(
+            "SELECT key FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' AND token IS NOT NULL ORDER BY key"
+        )
+    ]
+
+
+def killed_after_claiming(server, *keys):
+    """A worker claims what has expired, and the process is killed before anything of it is removed."""
+    references = counts(server)
+    with server.database.releases_held(), ThreadPoolExecutor() as pool:
+        run = pool.submit(command, server, "workers", "run", "expiry", "--json")
+        eventually(lambda: claimed(server) == sorted(keys), 30, 0.02, "nothing was claimed")
+        assert not run.done(), "it was not held"
+        server.kill()
+        assert run.result().returncode != 0, "nobody is told that it was done"
+    assert claimed(server) == sorted(keys) and counts(server) == references, "it was killed in between"
     server.start()
 
 
@@ -292,7 +306,7 @@ def test_what_a_killed_worker_claimed_goes_with_the_next_run(house):
         put(s3, "bucket", key)
     s3.put_object(Bucket="bucket", Key="stays", Body=b"stays")
     pass_away(house, "bucket", "a", "b")
-    claim_and_die(house)
+    killed_after_claiming(house, "a", "b")
 
     def hidden():
         for key in ("a", "b"):
@@ -317,7 +331,7 @@ def test_an_object_written_anew_between_selection_and_deletion_survives(house):
     for key in ("copied", "gone", "put"):
         put(s3, "bucket", key)
     pass_away(house, "bucket", "copied", "gone", "put")
-    claim_and_die(house)
+    killed_after_claiming(house, "copied", "gone", "put")
     s3.put_object(Bucket="bucket", Key="put", Body=b"new")
     s3.copy_object(Bucket="bucket", Key="copied", CopySource={"Bucket": "bucket", "Key": "put"})
     eventually(lambda: run(house, "watchdog") == {"stuck_reset": 1}, 30, 0.2, "never reset")
