@@ -1,11 +1,13 @@
 """One store behind one catalog, filled with expired objects: how fast they go, and what clients do in the same time.
 
-bench_expiry.py fill-store STORE COUNT        puts COUNT bodies of 4 KiB under the names that `fill-catalog` knows
-bench_expiry.py fill-catalog URL BACKEND N    enters N expired objects of the bucket `bench`, a third of them sharing content
-bench_expiry.py watch ADMIN PID N             lets the worker go on, and prints a line when rows and bytes are gone
-bench_expiry.py own-rate STORE COUNT          deletes COUNT bodies by the store's own batch calls, without listing them
-bench_expiry.py rate                          what `s3o bench --json` says on its way
-STORE is a folder, or a backend of kind s3 as JSON.
+bench_expiry.py fill-folder FOLDER COUNT           writes COUNT bodies of 4 KiB under the names that `fill-catalog` knows
+bench_expiry.py fill-catalog URL BACKEND N [alive] enters N objects of the bucket `bench` that have expired, or never will; a
+                                                   third of them share content
+bench_expiry.py watch ADMIN PID N                  lets the worker go on, and prints a line when rows and bytes are gone
+bench_expiry.py drained ADMIN                      returns when no bytes wait to be deleted
+bench_expiry.py own-rate STORE COUNT               deletes COUNT bodies by batch calls of the store (a backend of kind s3 as
+                                                   JSON), several at a time, without listing them
+bench_expiry.py rate                               what `s3o bench --json` says on its way
 """
 
 import concurrent.futures
@@ -19,7 +21,8 @@ import urllib.request
 import uuid
 
 BODY = os.urandom(4096)
-WRITERS = 16
+# As many as s3o has under way.
+CALLS_AT_ONCE = 4
 # A third of the objects refer to what another one brought along.
 SHARING = 3
 LOOK_SECONDS = 0.1
@@ -39,21 +42,9 @@ def client(store):
     return seaweed.connect(store["endpoint"], store["access_key_id"], store["secret_access_key"])
 
 
-def fill_store(store, count):
-    count = int(count)
-    if store.startswith("{"):
-        store = json.loads(store)
-        clients = [client(store) for _ in range(WRITERS)]
-
-        def put(first):
-            for number in range(first, count, WRITERS):
-                clients[first].put_object(Bucket=store["bucket"], Key=physical_key(number), Body=BODY)
-
-        with concurrent.futures.ThreadPoolExecutor(WRITERS) as writers:
-            list(writers.map(put, range(WRITERS)))
-        return
-    for number in range(count):
-        path = os.path.join(store, physical_key(number))
+def fill_folder(folder, count):
+    for number in range(int(count)):
+        path = os.path.join(folder, physical_key(number))
         if number % 1000 == 0:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
@@ -68,12 +59,12 @@ LOCATIONS = """INSERT INTO object_locations (content_id, backend_name, physical_
 OBJECTS = """INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, headers, metadata, tags,
     last_modified, expires_at)
     SELECT (SELECT id FROM buckets WHERE name = 'bench'), {name},
-    CASE WHEN i < {contents} THEN {id} ELSE {shared_id} END, {id}, {size}, {id}, '{{}}', '{{}}', '{{}}', {now}, {now} FROM n"""
+    CASE WHEN i < {contents} THEN {id} ELSE {shared_id} END, {id}, {size}, {id}, '{{}}', '{{}}', '{{}}', {now}, {expiry} FROM n"""
 BOOKS = """UPDATE backend_quotas SET used_bytes = used_bytes + {size} * {contents}
     WHERE backend_name = '{backend}' AND stripe = 0"""
 
 
-def statements(url, backend, objects):
+def statements(url, backend, objects, expiry):
     sqlite = url.startswith("sqlite:")
     numbers = (
         f"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {objects - 1}) "
@@ -97,6 +88,7 @@ def statements(url, backend, objects):
         "shared": objects - contents,
         "backend": backend,
         "now": int(time.time() * 1000),
+        "expiry": expiry,
     }
     # What went before would be remembered for an hour.
     yield "DELETE FROM contents WHERE state = 'condemned'"
@@ -106,17 +98,17 @@ def statements(url, backend, objects):
     yield BOOKS.format(**words)
 
 
-def fill_catalog(url, backend, objects):
-    objects = int(objects)
+def fill_catalog(url, backend, objects, alive=None):
+    objects, expiry = int(objects), "NULL" if alive else int(time.time() * 1000)
     if url.startswith("sqlite:"):
         import sqlite3
 
         with sqlite3.connect(url.removeprefix("sqlite:")) as catalog:
             catalog.execute("PRAGMA synchronous = OFF")
-            for statement in statements(url, backend, objects):
+            for statement in statements(url, backend, objects, expiry):
                 catalog.execute(statement)
         return
-    script = ";\n".join([*statements(url, backend, objects), "ANALYZE"])
+    script = ";\n".join([*statements(url, backend, objects, expiry), "ANALYZE"])
     subprocess.run(["psql", "--quiet", "--set=ON_ERROR_STOP=1", url], input=script, text=True, check=True)
 
 
@@ -165,12 +157,23 @@ def watch(admin, pid, objects):
     )
 
 
+def drained(admin):
+    while metrics(admin)["s3o_cleanup_queue_depth"] > 0:
+        time.sleep(LOOK_SECONDS)
+
+
 def own_rate(store, count):
     store, count = json.loads(store), int(count)
-    s3, began = client(store), time.monotonic()
-    for first in range(0, count, 1000):
-        keys = [{"Key": physical_key(number)} for number in range(first, min(first + 1000, count))]
-        s3.delete_objects(Bucket=store["bucket"], Delete={"Objects": keys, "Quiet": True})
+    clients = [client(store) for _ in range(CALLS_AT_ONCE)]
+
+    def delete(lane):
+        for first in range(lane * 1000, count, CALLS_AT_ONCE * 1000):
+            keys = [{"Key": physical_key(number)} for number in range(first, min(first + 1000, count))]
+            clients[lane].delete_objects(Bucket=store["bucket"], Delete={"Objects": keys, "Quiet": True})
+
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(CALLS_AT_ONCE) as lanes:
+        list(lanes.map(delete, range(CALLS_AT_ONCE)))
     seconds = time.monotonic() - began
     print(f"| the store's own batch calls | {count} | {seconds:.1f} | {count / seconds:.0f} |", flush=True)
 
@@ -181,7 +184,14 @@ def rate():
     print(f"{figures['ops_per_second']:.0f}/s, {figures['errors']} errors")
 
 
-COMMANDS = {"rate": rate, "fill-store": fill_store, "fill-catalog": fill_catalog, "watch": watch, "own-rate": own_rate}
+COMMANDS = {
+    "fill-folder": fill_folder,
+    "fill-catalog": fill_catalog,
+    "watch": watch,
+    "drained": drained,
+    "own-rate": own_rate,
+    "rate": rate,
+}
 
 if __name__ == "__main__":
     COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -20,6 +20,9 @@ make_scratch
 objects="${S3O_BENCH_EXPIRIES:-1000000}"
 bodies=$((objects - objects / 3))
 seconds="${S3O_BENCH_EXPIRY_SECONDS:-10}"
+sample=$((bodies < 10000 ? bodies / 1000 * 1000 : 10000))
+runs=0
+export AWS_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true
 if [ -z "${S3O_BENCH_ALONE:-}" ]; then
     start_seaweed || true
 fi
@@ -28,36 +31,75 @@ tool() {
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/blackbox "$venv/bin/python" scripts/bench_expiry.py "$@"
 }
 
-# One catalog, one store: sets $url, $store (as s3o is told), $place (as the tool is told) and $backend.
-choose() {
-    case "$1" in
-        sqlite) url="sqlite:$scratch/$1-$2.db" ;;
-        *)
-            if [ ! -d "$scratch/postgres/data" ]; then
-                postgres="$(scripts/postgres.sh start "$scratch/postgres")"
-            fi
-            psql --quiet "$postgres" -c "CREATE DATABASE expiry_$2" >/dev/null
-            url="${postgres%/*}/expiry_$2"
-            ;;
-    esac
-    case "$2" in
-        fs) store="$1-disk" place="$scratch/$1-disk" backend=disk ;;
-        *)
-            store="$(PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/blackbox "$venv/bin/python" -c \
-                'import json, seaweed; print(json.dumps(seaweed.fresh_bucket()))')"
-            place="$store" backend="$("$venv/bin/python" -c 'import json, sys; print(json.loads(sys.argv[1])["name"])' "$store")"
-            ;;
-    esac
+# A new catalog: sets $url.
+fresh_catalog() {
+    runs=$((runs + 1))
+    if [ "$1" = sqlite ]; then
+        url="sqlite:$scratch/expiry-$runs.db"
+        return
+    fi
+    if [ ! -d "$scratch/postgres/data" ]; then
+        postgres="$(scripts/postgres.sh start "$scratch/postgres")"
+    fi
+    psql --quiet "$postgres" -c "CREATE DATABASE expiry_$runs" >/dev/null
+    url="${postgres%/*}/expiry_$runs"
+}
+
+# A store with all bodies in it and no other catalog's mark: sets $store (as s3o is told) and $backend.
+filled_store() {
+    if [ "$1" = fs ]; then
+        rm -rf "$scratch/disk"
+        store=disk backend=disk
+        tool fill-folder "$scratch/disk" "$bodies"
+    elif [ -d "$scratch/seaweed-filled" ]; then
+        stop_seaweed
+        rm -rf "$scratch/seaweed"
+        cp -r "$scratch/seaweed-filled" "$scratch/seaweed"
+        start_seaweed
+        store="$(moved_store "$S3O_TEST_S3_ENDPOINT")"
+    else
+        store="$(PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/blackbox "$venv/bin/python" -c \
+            'import json, seaweed; print(json.dumps(seaweed.fresh_bucket()))')"
+        backend="$(of_store name)" bucket="$(of_store bucket)"
+        tool fill-folder "$scratch/bodies" "$bodies"
+        at_the_store "$venv/bin/s5cmd" --numworkers 32 --endpoint-url "$S3O_TEST_S3_ENDPOINT" \
+            cp "$scratch/bodies/bench/*" "s3://$bucket/bench/" >/dev/null
+        rm -rf "$scratch/bodies"
+        stop_seaweed
+        cp -r "$scratch/seaweed" "$scratch/seaweed-filled"
+        start_seaweed
+        store="$(moved_store "$S3O_TEST_S3_ENDPOINT")"
+    fi
+}
+
+of_store() {
+    "$venv/bin/python" -c 'import json, sys; print(json.loads(sys.argv[1])[sys.argv[2]])' "$store" "$1"
+}
+
+# The same bucket where the server is now.
+moved_store() {
+    "$venv/bin/python" -c 'import json, sys; print(json.dumps({**json.loads(sys.argv[1]), "endpoint": sys.argv[2]}))' \
+        "$store" "$1"
+}
+
+at_the_store() {
+    AWS_ACCESS_KEY_ID="$S3O_TEST_S3_ACCESS_KEY" AWS_SECRET_ACCESS_KEY="$S3O_TEST_S3_SECRET_KEY" "$@"
 }
 
 start() {
     start_s3o expiry "$url" "$store" 'expiry: {interval: 1s}'
 }
 
-fill() {
+# filled CATALOG STORE COUNT [alive]: s3o with that many objects, its expiry paused.
+filled() {
+    filled_store "$2"
+    fresh_catalog "$1"
+    start
+    # shellcheck disable=SC2154
+    "$binary" workers pause expiry --admin "$expiry_admin" >/dev/null
+    "$venv/bin/aws" --endpoint-url "$expiry_url" s3 mb s3://bench >/dev/null
     stop_s3o expiry
-    tool fill-store "$place" "$((($1) - ($1) / 3))"
-    tool fill-catalog "$url" "$backend" "$1"
+    tool fill-catalog "$url" "$backend" "$3" ${4:+"$4"}
     start
 }
 
@@ -68,56 +110,57 @@ puts() {
         --json | tool rate
 }
 
+# timed NAME COUNT COMMAND...
 timed() {
-    local name="$1" began ended
-    shift
+    local name="$1" count="$2" began ended
+    shift 2
     began="$(date +%s.%N)"
     "$@" >/dev/null 2>&1
     ended="$(date +%s.%N)"
-    awk -v n="$bodies" -v began="$began" -v ended="$ended" -v name="$name" \
+    awk -v n="$count" -v began="$began" -v ended="$ended" -v name="$name" \
         'BEGIN {s = ended - began; printf "| %s | %d | %.1f | %.0f |\n", name, n, s, n / s}'
 }
 
-# What a user would do instead, on the same store with the same bodies.
+through_s3o() {
+    "$venv/bin/s5cmd" --endpoint-url "$expiry_url" rm 's3://bench/*'
+    tool drained "$expiry_admin"
+}
+
+# What a user would do instead: with the same bodies at the store itself, and with the same objects through s3o.
 clients() {
-    printf '\n| instead, on %s | bodies | seconds | bodies/s |\n|---|---:|---:|---:|\n' "$1"
+    printf '\n| instead, on %s | deleted | seconds | per second |\n|---|---:|---:|---:|\n' "$1"
     if [ "$1" = fs ]; then
-        tool fill-store "$place" "$bodies"
-        timed "rclone delete" "$venv/bin/rclone" delete --config /dev/null "$place/bench"
-        return
-    fi
-    local bucket
-    bucket="$("$venv/bin/python" -c 'import json, sys; print(json.loads(sys.argv[1])["bucket"])' "$store")"
-    export AWS_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true
-    (
-        export AWS_ACCESS_KEY_ID="$S3O_TEST_S3_ACCESS_KEY" AWS_SECRET_ACCESS_KEY="$S3O_TEST_S3_SECRET_KEY"
-        tool fill-store "$place" "$bodies"
-        timed "s5cmd rm" "$venv/bin/s5cmd" --endpoint-url "$S3O_TEST_S3_ENDPOINT" rm "s3://$bucket/bench/*"
-        tool fill-store "$place" "$bodies"
-        timed "rclone delete" "$venv/bin/rclone" delete --config /dev/null \
+        filled_store fs
+        timed "rclone delete, bodies" "$bodies" "$venv/bin/rclone" delete --config /dev/null "$scratch/disk/bench"
+    else
+        filled_store s3
+        timed "s5cmd rm, bodies" "$bodies" at_the_store \
+            "$venv/bin/s5cmd" --endpoint-url "$S3O_TEST_S3_ENDPOINT" rm "s3://$bucket/bench/*"
+        filled_store s3
+        tool own-rate "$store" "$bodies"
+        # These delete one by one: a part of it shows how fast.
+        filled_store s3
+        timed "rclone delete, bodies" "$sample" at_the_store "$venv/bin/rclone" delete --config /dev/null \
+            --include "/0000[0-$((sample / 1000 - 1))]/**" \
             ":s3,provider=Other,env_auth=true,endpoint='$S3O_TEST_S3_ENDPOINT':$bucket/bench"
-        tool fill-store "$place" "$bodies"
-        timed "aws s3 rm" "$venv/bin/aws" --endpoint-url "$S3O_TEST_S3_ENDPOINT" s3 rm --recursive "s3://$bucket/bench/"
-    )
-    tool fill-store "$place" "$bodies"
-    tool own-rate "$place" "$bodies"
+        timed "aws s3 rm, bodies" 1000 at_the_store "$venv/bin/aws" --endpoint-url "$S3O_TEST_S3_ENDPOINT" \
+            s3 rm --recursive "s3://$bucket/bench/00010/"
+    fi
+    filled sqlite "$1" "$objects" alive
+    timed "s5cmd rm through s3o, objects" "$objects" through_s3o
+    stop_s3o expiry
 }
 
 measure() {
-    choose "$1" "$2"
-    start
-    # shellcheck disable=SC2154
-    "$binary" workers pause expiry --admin "$expiry_admin" >/dev/null
-    "$venv/bin/aws" --endpoint-url "$expiry_url" --region us-east-1 s3 mb s3://bench >/dev/null
-    fill "$objects"
+    filled "$1" "$2" "$objects"
     printf '\n%s on %s\n\n| objects | rows gone s | objects/s | bytes gone s | objects/s | commits | delete calls | peak MiB |\n' "$1" "$2"
     echo '|---:|---:|---:|---:|---:|---:|---:|---:|'
     # shellcheck disable=SC2154
     tool watch "$expiry_admin" "$expiry_pid" "$objects"
-    "$binary" workers pause expiry --admin "$expiry_admin" >/dev/null
-    fill "$((objects / 2))"
+    stop_s3o expiry
+    filled "$1" "$2" "$objects"
     printf '\nPUTs without: %s\n' "$(puts)"
-    tool watch "$expiry_admin" "$expiry_pid" "$((objects / 2))" >"$scratch/beside" &
+    tool watch "$expiry_admin" "$expiry_pid" "$objects" >"$scratch/beside" &
     local watching=$!
     printf 'PUTs beside:  %s\n' "$(puts)"
     wait "$watching"

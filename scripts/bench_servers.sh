@@ -78,8 +78,9 @@ start_seaweed() {
     if [ ! -x "$venv/bin/weed" ]; then
         return 1
     fi
+    rm -f "$scratch/s3.env"
     PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" tests/blackbox/seaweed.py "$scratch/seaweed" "$scratch/s3.env" &
-    local seaweed_pid=$!
+    seaweed_pid=$!
     started_pids+=("$seaweed_pid")
     while [ ! -f "$scratch/s3.env" ]; do
         if ! kill -0 "$seaweed_pid" 2>/dev/null; then
@@ -98,6 +99,12 @@ start_seaweed() {
     if [ -n "$child" ]; then
         compare+=(--compare-pid "$child")
     fi
+}
+
+# What it stored stays, in $scratch/seaweed.
+stop_seaweed() {
+    kill "$seaweed_pid"
+    wait "$seaweed_pid" || true
 }
 
 wait_for_port() {

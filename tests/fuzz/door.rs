@@ -269,7 +269,7 @@ async fn open_engine(
 }
 
 fn rows<T>(driver: &Arc<dyn Driver>, sql: &'static str, read: impl Fn(&s3o_catalog::unit::Row) -> T) -> Vec<T> {
-    let statement = Statement { sql, params: vec![], guard: None };
+    let statement = Statement::new(sql, vec![]);
     let rows = futures_util::FutureExt::now_or_never(driver.read(statement));
     rows.expect("reads are done at once").expect("a query").iter().map(read).collect()
 }

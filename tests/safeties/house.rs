@@ -18,7 +18,9 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::names::{BackendName, BucketName};
 use s3o_model::object::Attributes;
 use s3o_model::recovery::Recovery;
-use s3o_workers::{Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker};
+use s3o_workers::{
+    Budget, Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker,
+};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -118,6 +120,7 @@ impl Shared {
                 reader_grace: Duration::from_mins(1),
                 retries: Retries { backoff, max_attempts: 10 },
             },
+            budget: Budget::new(1),
         }
     }
 
@@ -214,7 +217,7 @@ impl House {
     }
 
     pub async fn texts(&self, sql: &'static str) -> Vec<String> {
-        let rows = self.misled.inner.read(Statement { sql, params: vec![], guard: None }).await.expect("a query");
+        let rows = self.misled.inner.read(Statement::new(sql, vec![])).await.expect("a query");
         rows.iter().map(|row| row.text(0).expect("text").to_owned()).collect()
     }
 

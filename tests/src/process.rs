@@ -17,8 +17,9 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Expiry, Identity, IdentityParts, Lifecycle, PendingReaper,
-    QuotaAudit, ReaperSettings, SharedRules, Verifier, VerifierParts, Watchdog, WatchdogSettings, Worker,
+    Budget, Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Expiry, Identity, IdentityParts, Lifecycle,
+    PendingReaper, QuotaAudit, ReaperSettings, SharedRules, Verifier, VerifierParts, Watchdog, WatchdogSettings,
+    Worker,
 };
 use tokio::sync::Notify;
 
@@ -201,7 +202,8 @@ impl Parts {
             instance: self.instance,
             entropy: self.entropy.clone(),
             settings: CleanupSettings {
-                batch_size: 1000,
+                // Small, so that several batches are under way at once.
+                batch_size: 4,
                 concurrency: 4,
                 claim_grace_period: CLAIM_GRACE,
                 reader_grace: Duration::from_mins(1),
@@ -210,6 +212,7 @@ impl Parts {
                     max_attempts: 10,
                 },
             },
+            budget: Budget::new(1),
         }
     }
 

@@ -28,7 +28,7 @@ const NAMED: &str = "SELECT physical_key FROM object_locations WHERE backend_nam
 
 async fn rows(driver: &dyn Driver, sql: &'static str, backend: Option<&Site>) -> Vec<Row> {
     let params = backend.iter().map(|site| (&site.name()).into()).collect();
-    driver.read(Statement { sql, params, guard: None }).await.expect("a query")
+    driver.read(Statement::new(sql, params)).await.expect("a query")
 }
 
 async fn keys(driver: &dyn Driver, sql: &'static str, site: &Site) -> BTreeSet<String> {

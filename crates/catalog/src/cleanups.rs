@@ -242,7 +242,7 @@ impl Cleanups for Catalog {
         );
         let done = params![json(&done), token];
         // In order: others that change several rows of the books wait their turn instead of each other.
-        unit.run(
+        unit.lock(
             concat!(
                 "SELECT stripe FROM backend_quotas WHERE (backend_name, stripe) IN \
                  (SELECT backend_name, stripe FROM cleanup_queue",

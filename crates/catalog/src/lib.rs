@@ -86,11 +86,11 @@ impl Catalog {
 
 impl Catalog {
     async fn read(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
-        self.driver.read(unit::Statement { sql, params, guard: None }).await
+        self.driver.read(unit::Statement::new(sql, params)).await
     }
 
     async fn scan(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
-        self.driver.scan(unit::Statement { sql, params, guard: None }).await
+        self.driver.scan(unit::Statement::new(sql, params)).await
     }
 
     async fn write(&self, unit: unit::Unit) -> Result<Vec<unit::Answer>, Error> {

@@ -248,8 +248,8 @@ impl Objects for Catalog {
         let stands = unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
         unit.one("SELECT id FROM contents WHERE id = $1 AND state = 'live'", params![source], Verdict::ResolveAgain);
         let written = upsert_object(&mut unit, &row, source, &condition);
-        unit.run(LOCK_INTENTS, place.clone());
-        unit.run(
+        unit.lock(LOCK_INTENTS, place.clone());
+        unit.lock(
             "SELECT id FROM contents WHERE id = $3 OR id = \
              (SELECT prev_content_id FROM objects WHERE bucket_id = $1 AND key = $2) ORDER BY id /*lock*/",
             params![row.bucket, &row.key, source],
@@ -311,7 +311,7 @@ impl Catalog {
             Place::Empty => insert_object(&mut unit, &put.row, content),
             Place::Any => upsert_object(&mut unit, &put.row, content, &put.condition),
         };
-        unit.run(LOCK_INTENTS, place.clone());
+        unit.lock(LOCK_INTENTS, place.clone());
         landed.hold(&mut unit);
         if there == Place::Any || !becomes.is_fresh() {
             becomes.acquire(&mut unit, &DISPLACED, &place);

@@ -93,7 +93,7 @@ impl Quotas for Catalog {
         let mut unit = Unit::new("set_limits");
         for (backend, limit_bytes) in limits {
             unit.run(OPEN_BOOKS, params![*backend, &stripes]);
-            unit.run(ENTER, params![*backend]);
+            unit.lock(ENTER, params![*backend]);
             unit.run(SET_LIMIT, params![*limit_bytes, *backend]);
         }
         self.write(unit).await.map(drop)

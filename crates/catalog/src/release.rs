@@ -99,14 +99,14 @@ impl Release {
 
     /// Locks the contents, before the unit takes references of its own.
     pub(crate) fn lock(&'static self, unit: &mut Unit, selector: &[Value]) {
-        unit.run(&self.lock, selector.to_vec());
+        unit.lock(&self.lock, selector.to_vec());
     }
 
     /// The same, with content that the unit is about to refer to: all of them in one order.
     pub(crate) fn lock_with(&'static self, unit: &mut Unit, selector: &[Value], content: ContentId) {
         let mut values = selector.to_vec();
         values.extend(params![content]);
-        unit.run(&self.lock_with, values);
+        unit.lock(&self.lock_with, values);
     }
 
     /// Locks the books that a unit is about to change, in order, where there may be several: what it releases, what it
@@ -120,7 +120,7 @@ impl Release {
     ) {
         let mut values = selector.to_vec();
         values.extend(params![added, write]);
-        unit.run(&self.enter, values);
+        unit.lock(&self.enter, values);
     }
 
     /// Locks what is let go of and its books, and lets go of it.

@@ -77,6 +77,16 @@ pub struct Statement {
     pub params: Vec<Value>,
     /// What must hold.
     pub guard: Option<Guard>,
+    /// Whether it is there for its locks alone: a database with one writer at a time does without it.
+    pub only_locks: bool,
+}
+
+impl Statement {
+    /// A statement about which nothing must hold.
+    #[must_use]
+    pub fn new(sql: &'static str, params: Vec<Value>) -> Self {
+        Self { sql, params, guard: None, only_locks: false }
+    }
 }
 
 /// A whole transaction.
@@ -99,8 +109,13 @@ impl Unit {
 
     /// Adds a statement; the answer's place in the list is returned.
     pub fn run(&mut self, sql: &'static str, params: Vec<Value>) -> usize {
-        self.statements.push(Statement { sql, params, guard: None });
+        self.statements.push(Statement::new(sql, params));
         self.statements.len() - 1
+    }
+
+    /// Adds a statement that only locks rows, in order, for those behind it. Its answer may be empty.
+    pub fn lock(&mut self, sql: &'static str, params: Vec<Value>) {
+        self.statements.push(Statement { only_locks: true, ..Statement::new(sql, params) });
     }
 
     /// Adds a statement that must touch or return exactly one row.
@@ -111,7 +126,7 @@ impl Unit {
     /// Adds a statement that must touch or return exactly this many rows.
     pub fn exactly(&mut self, rows: usize, sql: &'static str, params: Vec<Value>, verdict: Verdict) -> usize {
         let guard = Some(Guard { rows, verdict });
-        self.statements.push(Statement { sql, params, guard });
+        self.statements.push(Statement { guard, ..Statement::new(sql, params) });
         self.statements.len() - 1
     }
 }

@@ -230,7 +230,7 @@ impl Uploads for Catalog {
             params![complete.content, row.size_bytes],
         );
         let written = upsert_object(&mut unit, row, complete.content, &complete.condition);
-        unit.run(LOCK_INTENTS, place.clone());
+        unit.lock(LOCK_INTENTS, place.clone());
         DISPLACED.lock(&mut unit, &place);
         // References move from the parts to the pieces: no count changes.
         let listed = params![complete.upload, complete.content, &list];

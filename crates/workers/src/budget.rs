@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -18,6 +18,9 @@ const YIELD_MAX: Duration = Duration::from_secs(10);
 pub struct Budget {
     total: usize,
     in_use: AtomicUsize,
+    requests: AtomicUsize,
+    /// How many requests there have been.
+    begun: AtomicU64,
     waiting: AtomicUsize,
     freed: Notify,
     /// The guaranteed place of each kind; waiters get it in their order.
@@ -27,6 +30,12 @@ pub struct Budget {
 /// A request under way.
 #[derive(Debug)]
 pub struct RequestGuard(Used);
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        self.0.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A tick under way.
 #[derive(Debug)]
@@ -63,14 +72,35 @@ impl Budget {
     #[must_use]
     pub fn new(total: usize) -> Arc<Self> {
         let minimum = [(); 3].map(|()| Arc::new(Semaphore::new(1)));
-        let (in_use, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { total, in_use, waiting, freed: Notify::new(), minimum })
+        Arc::new(Self {
+            total,
+            in_use: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            freed: Notify::new(),
+            minimum,
+        })
     }
 
     /// Registers a request. It never waits: how many requests are let in is not decided here.
     #[must_use]
     pub fn request(self: &Arc<Self>) -> RequestGuard {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
         RequestGuard(self.take())
+    }
+
+    /// Whether requests are under way: then background work leaves out what only makes it faster.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many requests there have been.
+    #[must_use]
+    pub fn requests_begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Waits until a tick may go on: there is room, or no other tick of its kind has the place
@@ -160,6 +190,17 @@ mod tests {
         drop(shared);
         let _shared = timeout(MOMENT, budget.background(Kind::Shared)).await.expect("the minimum again");
         assert_eq!(requests[0].in_use(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_are_told_from_ticks() {
+        let budget = Budget::new(9);
+        let _tick = budget.background(Kind::Shared).await;
+        assert_eq!((budget.is_asked(), budget.requests_begun()), (false, 0));
+        let requests = [budget.request(), budget.request()];
+        assert_eq!((budget.is_asked(), budget.requests_begun()), (true, 2));
+        drop(requests);
+        assert_eq!((budget.is_asked(), budget.requests_begun()), (false, 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! settled by its own answer.
 
 mod attempt;
+mod lane;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,15 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Ages, ClaimedCleanups, Cleanups, Contents, Settlement, Waiting};
-use s3o_model::claim::Claimant;
-use s3o_model::cleanup::{Cleanup as Row, Outcome, Retries, judge};
+use s3o_catalog::{Ages, Cleanups, Contents, Waiting};
+use s3o_model::cleanup::{Cleanup as Row, Outcome, Retries};
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
 
+use lane::Lane;
+
+use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::{Error, Event, Report, Worker, stale_claims};
 
@@ -28,13 +31,17 @@ const CONDEMNED_KEPT: Duration = Duration::from_hours(1);
 const ANSWER_KEPT: Duration = Duration::from_hours(24);
 /// How many bounded steps of expansion one tick does.
 const STEPS_MAX: usize = 16;
+/// How many batches of one backend are under way at once: one call at a time leaves a store waiting for the catalog.
+const HANDS_MAX: usize = 4;
+/// How many batches of one backend one tick does.
+const BATCHES_MAX: usize = 16;
 
 /// How cleanup works.
 #[derive(Debug, Clone, Copy)]
 pub struct CleanupSettings {
     /// How many rows one tick claims per backend.
     pub batch_size: usize,
-    /// How many rows that need care are worked on side by side.
+    /// How many rows that need care are worked on side by side, and, up to four, how many batches.
     pub concurrency: usize,
     /// After how long a claim is free again.
     pub claim_grace_period: Duration,
@@ -62,6 +69,8 @@ pub struct Cleanup {
     pub entropy: Arc<dyn Entropy>,
     /// How it works.
     pub settings: CleanupSettings,
+    /// Tells whether requests are under way.
+    pub budget: Arc<Budget>,
 }
 
 #[async_trait]
@@ -125,43 +134,9 @@ impl Cleanup {
 
     fn boxed_lane<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, (Report, Result<(), Error>)> {
         Box::pin(async move {
-            let mut report = Report::default();
-            let outcome = self.lane(backend, &mut report).await;
-            (report, outcome)
+            let hands = self.settings.concurrency.clamp(1, HANDS_MAX);
+            Lane::new(self, backend, hands).batches(BATCHES_MAX).await
         })
-    }
-
-    /// One batch of one backend.
-    async fn lane(&self, backend: &SharedBackend, report: &mut Report) -> Result<(), Error> {
-        if !self.identity.permits(backend).await? {
-            return Ok(());
-        }
-        let claimant = Claimant { instance: self.instance, token: ClaimToken::new(self.ids.fresh()) };
-        let ClaimedCleanups { cleanups: claimed, at } =
-            self.cleanups.claim_cleanups(backend.name(), self.settings.batch_size, &claimant).await?;
-        if claimed.is_empty() {
-            return Ok(());
-        }
-        let attempts = attempt::all(backend.as_ref(), &claimed, self.settings.concurrency).await;
-        let mut settlements = Vec::with_capacity(claimed.len());
-        for (cleanup, attempt) in claimed.iter().zip(attempts) {
-            // What was absent is judged by the moment before anybody looked: a late write may have landed
-            // behind a look that took long.
-            let outcome = judge(cleanup, attempt, at, &self.settings.retries, self.entropy.next_unit());
-            settlements.push(Settlement { id: cleanup.id, outcome });
-        }
-        let settled = self.cleanups.settle_cleanups(claimant.token, &settlements).await?;
-        report.count("stale", (settlements.len() - settled.len()) as u64);
-        let mut progress = false;
-        for (cleanup, settlement) in claimed.iter().zip(&settlements) {
-            // Whoever took the claim over tells what became of the row.
-            if settled.contains(&cleanup.id) {
-                progress |= settlement.outcome.leaves();
-                note(report, cleanup, &settlement.outcome);
-            }
-        }
-        report.more = progress && claimed.len() >= self.settings.batch_size;
-        Ok(())
     }
 }
 

@@ -19,6 +19,12 @@ const RETRY_MAX: Duration = Duration::from_mins(1);
 const DOUBLINGS_MAX: u32 = 4;
 /// How many intervals a worker that keeps failing rests at most.
 const BACKOFF_INTERVALS_MAX: u32 = 10;
+/// How much rest each request is owed that came while a tick was under way.
+const REST_PER_REQUEST: Duration = Duration::from_millis(5);
+/// How many times as long as its tick a worker rests for requests at most: a busy store must still delete.
+const REST_TICKS_MAX: u32 = 3;
+/// How long it rests for requests at most.
+const REST_MAX: Duration = Duration::from_secs(1);
 
 /// Where instances stand to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -109,6 +115,13 @@ impl Schedule {
     }
 }
 
+/// The rest between two full batches, for the requests that came during the first: a backlog of a million rows must not
+/// cost them much, and costs nobody anything where there are none.
+pub(crate) fn rest_for_requests(took: Duration, came: u64) -> Duration {
+    let owed = REST_PER_REQUEST.saturating_mul(u32::try_from(came).unwrap_or(u32::MAX));
+    owed.min(took.saturating_mul(REST_TICKS_MAX)).min(REST_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -116,7 +129,7 @@ mod tests {
     use s3o_catalog::WorkerState;
     use s3o_model::clock::Timestamp;
 
-    use super::{Kind, Schedule};
+    use super::{Kind, REST_MAX, REST_PER_REQUEST, REST_TICKS_MAX, Schedule, rest_for_requests};
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -203,5 +216,14 @@ mod tests {
     fn a_run_that_was_not_possible_is_tried_again_soon() {
         assert!(schedule(HOUR, Kind::Locked).rest_after_skip(0.99) < Duration::from_mins(1));
         assert!(schedule(Duration::from_secs(2), Kind::Locked).rest_after_skip(0.5) < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn requests_that_come_during_a_backlog_are_owed_some_rest() {
+        let took = Duration::from_millis(20);
+        assert_eq!(rest_for_requests(took, 0), Duration::ZERO, "nobody is kept waiting");
+        assert_eq!(rest_for_requests(took, 1), REST_PER_REQUEST, "a few cost a little");
+        assert_eq!(rest_for_requests(took, 1000), took * REST_TICKS_MAX, "many never stop it");
+        assert_eq!(rest_for_requests(HOUR, u64::MAX), REST_MAX);
     }
 }

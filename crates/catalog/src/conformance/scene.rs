@@ -100,7 +100,7 @@ impl Scene {
 
     /// A query in the common dialect.
     pub async fn rows(&self, sql: &'static str, params: Vec<Value>) -> Vec<Row> {
-        self.driver.read(Statement { sql, params, guard: None }).await.expect("a query")
+        self.driver.read(Statement::new(sql, params)).await.expect("a query")
     }
 
     /// The one number that a query gives.

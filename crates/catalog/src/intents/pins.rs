@@ -95,7 +95,7 @@ pub(super) async fn pin(catalog: &Catalog, pin: &Pin) -> Result<Option<Pinned>, 
     let values =
         params![pin.id, pin.write, pin.bucket, &pin.key, upload, number, content, pin.size_bytes, owner, lease];
     let pinned = unit.run(PIN, values);
-    unit.run("SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);
+    unit.lock("SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);
     unit.one(REFER, params![content], Verdict::ResolveAgain);
     unit.one(IS_THERE, params![content], Verdict::ResolveAgain);
     match catalog.write(unit).await {

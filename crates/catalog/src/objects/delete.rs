@@ -68,7 +68,7 @@ pub(super) async fn delete_one(
         None => unit.run(MARK_ONE, params![token, bucket, key]),
         Some(etag) => unit.one(MARK_ONE_MATCHING, params![token, bucket, key, etag], Verdict::PreconditionFailed),
     };
-    unit.run(LOCK_INTENTS, place.clone());
+    unit.lock(LOCK_INTENTS, place.clone());
     MARKED.lock(&mut unit, &marker);
     MARKED.add_to(&mut unit, &marker, Reason::Delete);
     let gone = unit.run(REMOVE_MARKED, marker);
@@ -83,7 +83,7 @@ pub(super) async fn delete_one(
 /// tells how many went.
 pub(crate) fn remove_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) -> usize {
     let marker = params![token];
-    unit.run(LOCK_INTENTS_OF_MARKED, marker.clone());
+    unit.lock(LOCK_INTENTS_OF_MARKED, marker.clone());
     MARKED.lock(unit, &marker);
     MARKED.enter(unit, &marker, None, None);
     MARKED.add_to(unit, &marker, reason);

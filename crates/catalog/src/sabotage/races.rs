@@ -74,7 +74,7 @@ impl Driver for HeldUp {
     async fn write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
         let place = unit.statements.iter().position(|statement| statement.sql.contains(self.behind));
         let Some(place) = place.filter(|_| unit.name == self.unit) else { return self.inner.write(unit).await };
-        unit.statements.insert(place + 1, Statement { sql: self.pause, params: vec![], guard: None });
+        unit.statements.insert(place + 1, Statement::new(self.pause, vec![]));
         let mut answers = self.inner.write(unit).await?;
         answers.remove(place + 1);
         Ok(answers)

@@ -71,6 +71,7 @@ fn cleanup(parts: &Parts<'_>) -> Scheduled {
             reader_grace: config.cleanup.reader_grace,
             retries: config.cleanup.retries,
         },
+        budget: Arc::clone(&ground.budget),
     };
     let bell = Some(Arc::clone(&ground.cleanup_bell));
     on_schedule(Arc::new(worker), config.cleanup.interval, Kind::Shared, bell)

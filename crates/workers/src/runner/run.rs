@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Room, Slot};
 use crate::report::{Outcome, Report, RunReport};
+use crate::schedule::rest_for_requests;
 use crate::{Error, Kind, Schedule};
 
 /// How long one run may go on while full batches come back.
@@ -231,11 +232,23 @@ impl Ticks {
     async fn go_on(self, run_id: String) -> Result<(), Fault> {
         let started = Instant::now();
         loop {
-            let more = self.tick(&run_id).await?;
+            let more = self.considerate_tick(&run_id).await?;
             if !more || started.elapsed() > RUN_BUDGET || self.room.stopping.load(Ordering::SeqCst) {
                 return Ok(());
             }
         }
+    }
+
+    /// One tick, and the rest behind it that requests are owed; says whether another should follow.
+    async fn considerate_tick(&self, run_id: &str) -> Result<bool, Fault> {
+        let budget = &self.room.parts.budget;
+        let (began, begun) = (Instant::now(), budget.requests_begun());
+        let more = self.tick(run_id).await?;
+        let rest = rest_for_requests(began.elapsed(), budget.requests_begun() - begun);
+        if more && !rest.is_zero() {
+            tokio::time::sleep(rest).await;
+        }
+        Ok(more)
     }
 
     /// One tick; says whether another should follow at once.

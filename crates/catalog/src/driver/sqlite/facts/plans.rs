@@ -245,7 +245,7 @@ async fn nothing_grows(recorder: &Recorder, at_least: usize) {
     let mut faults = Vec::new();
     for sql in &seen {
         let explain: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
-        let rows = recorder.inner.read(Statement { sql: explain, params: vec![], guard: None }).await.expect("a plan");
+        let rows = recorder.inner.read(Statement::new(explain, vec![])).await.expect("a plan");
         let steps: Vec<String> = rows.iter().map(|row| row.text(3).expect("a step").to_owned()).collect();
         if grows(&steps) && !stops_at_the_first(sql) {
             faults.push(format!("{sql}\n    {}", steps.join("\n    ")));
