@@ -19,7 +19,7 @@ use s3o_model::names::{BackendName, BucketName};
 use s3o_model::object::Attributes;
 use s3o_model::recovery::Recovery;
 use s3o_workers::{
-    Budget, Cleanup, CleanupSettings, Identity, IdentityParts, PendingReaper, ReaperSettings, Report, Worker,
+    Budget, Cleanup, CleanupSettings, Identity, IdentityParts, Pace, PendingReaper, ReaperSettings, Report, Worker,
 };
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -121,6 +121,7 @@ impl Shared {
                 retries: Retries { backoff, max_attempts: 10 },
             },
             budget: Budget::new(1),
+            pace: Pace::default(),
         }
     }
 

@@ -291,7 +291,7 @@ impl Simulation {
     /// Counts content that is kept once for several.
     async fn count_shared(&self, life: &Life) {
         const SHARED: &str = "SELECT id FROM contents WHERE dedup_bucket IS NOT NULL AND ref_count > 1";
-        let query = Statement { sql: SHARED, params: vec![], guard: None };
+        let query = Statement::new(SHARED, vec![]);
         for _ in life.truth.read(query).await.expect("a query") {
             self.journal.count("content kept once");
         }

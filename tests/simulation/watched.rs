@@ -121,7 +121,7 @@ impl Watched {
     async fn judge(&self, doomed: &Doomed) {
         const NAMED: &str = "SELECT 1 FROM object_locations WHERE backend_name = $1 AND physical_key = $2";
         let params = vec![self.name().into(), (&doomed.key).into()];
-        let named = self.truth.read(Statement { sql: NAMED, params, guard: None }).await.expect("a query");
+        let named = self.truth.read(Statement::new(NAMED, params)).await.expect("a query");
         if !named.is_empty() {
             self.crimes.note(format!("a delete of {} was issued while a location named it", doomed.key));
         }

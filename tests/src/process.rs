@@ -17,7 +17,7 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    Budget, Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Expiry, Identity, IdentityParts, Lifecycle,
+    Budget, Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Expiry, Identity, IdentityParts, Lifecycle, Pace,
     PendingReaper, QuotaAudit, ReaperSettings, SharedRules, Verifier, VerifierParts, Watchdog, WatchdogSettings,
     Worker,
 };
@@ -213,6 +213,7 @@ impl Parts {
                 },
             },
             budget: Budget::new(1),
+            pace: Pace::default(),
         }
     }
 

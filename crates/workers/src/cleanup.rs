@@ -5,6 +5,9 @@
 
 mod attempt;
 mod lane;
+mod pace;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +23,7 @@ use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
 
 use lane::Lane;
+pub use pace::Pace;
 
 use crate::budget::Budget;
 use crate::identity::Identity;
@@ -31,8 +35,6 @@ const CONDEMNED_KEPT: Duration = Duration::from_hours(1);
 const ANSWER_KEPT: Duration = Duration::from_hours(24);
 /// How many bounded steps of expansion one tick does.
 const STEPS_MAX: usize = 16;
-/// How many batches of one backend are under way at once: one call at a time leaves a store waiting for the catalog.
-const HANDS_MAX: usize = 4;
 /// How many batches of one backend one tick does.
 const BATCHES_MAX: usize = 16;
 
@@ -71,6 +73,8 @@ pub struct Cleanup {
     pub settings: CleanupSettings,
     /// Tells whether requests are under way.
     pub budget: Arc<Budget>,
+    /// How many batches each backend has taken at once so far.
+    pub pace: Pace,
 }
 
 #[async_trait]
@@ -133,10 +137,7 @@ impl Cleanup {
     }
 
     fn boxed_lane<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, (Report, Result<(), Error>)> {
-        Box::pin(async move {
-            let hands = self.settings.concurrency.clamp(1, HANDS_MAX);
-            Lane::new(self, backend, hands).batches(BATCHES_MAX).await
-        })
+        Box::pin(async move { Lane::new(self, backend).batches(BATCHES_MAX).await })
     }
 }
 

@@ -25,7 +25,7 @@ mod verify;
 mod watchdog;
 
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
-pub use cleanup::{Cleanup, CleanupSettings};
+pub use cleanup::{Cleanup, CleanupSettings, Pace};
 pub use dead_letters::{Bounds, DeadLetterOffice, Disposal, Disposed, Kept};
 pub use error::Error;
 pub use event::{BytesAt, Event};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use s3o_backend::Fleet;
 use s3o_catalog::Catalog;
 use s3o_workers::{
-    Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
-    Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
+    Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, Pace, PendingReaper, QuotaAudit, ReaperSettings,
+    Schedule, Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
 
@@ -72,6 +72,7 @@ fn cleanup(parts: &Parts<'_>) -> Scheduled {
             retries: config.cleanup.retries,
         },
         budget: Arc::clone(&ground.budget),
+        pace: Pace::default(),
     };
     let bell = Some(Arc::clone(&ground.cleanup_bell));
     on_schedule(Arc::new(worker), config.cleanup.interval, Kind::Shared, bell)

@@ -31,8 +31,9 @@ struct Batch<'a> {
 }
 
 impl<'a> Lane<'a> {
-    pub(super) fn new(cleanup: &'a Cleanup, backend: &'a SharedBackend, hands: usize) -> Self {
-        Self { cleanup, backend, hands: Semaphore::new(hands), stuck: AtomicBool::new(false) }
+    pub(super) fn new(cleanup: &'a Cleanup, backend: &'a SharedBackend) -> Self {
+        let hands = Semaphore::new(cleanup.pace.hands(backend.name()));
+        Self { cleanup, backend, hands, stuck: AtomicBool::new(false) }
     }
 
     /// So many batches at most. The next is claimed while this one is under way, as long as batches are full, rows leave
@@ -84,9 +85,7 @@ impl<'a> Lane<'a> {
             let outcome = judge(cleanup, attempt, at, &settings.retries, self.cleanup.entropy.next_unit());
             settlements.push(Settlement { id: cleanup.id, outcome });
         }
-        if !settlements.iter().any(|settlement| settlement.outcome.leaves()) {
-            self.stuck.store(true, Ordering::Relaxed);
-        }
+        self.learn(settlements.iter().any(|settlement| settlement.outcome.leaves()));
         // The backend has nothing more to do for this batch.
         drop(hand);
         let settled = self.cleanup.cleanups.settle_cleanups(token, &settlements).await?;
@@ -98,5 +97,16 @@ impl<'a> Lane<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a batch got rows out of the queue tells how many the backend is given at once.
+    fn learn(&self, went_well: bool) {
+        let Cleanup { pace, settings, .. } = self.cleanup;
+        if !went_well {
+            self.stuck.store(true, Ordering::Relaxed);
+            pace.got_stuck(self.backend.name());
+        } else if pace.went_well(self.backend.name(), settings.concurrency) {
+            self.hands.add_permits(1);
+        }
     }
 }
