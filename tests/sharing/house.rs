@@ -211,9 +211,9 @@ impl House {
         assert!(broken.is_empty(), "{broken:#?}");
         let verified = self.instances[0].verifier.verify(true).await;
         assert!(verified.holds, "{verified:#?}");
-        let live = Statement { sql: "SELECT id FROM contents WHERE state = 'live'", params: vec![], guard: None };
+        let live = Statement::new("SELECT id FROM contents WHERE state = 'live'", vec![]);
         assert_eq!(self.truth.read(live).await.expect("a query"), []);
-        let objects = Statement { sql: "SELECT key FROM objects", params: vec![], guard: None };
+        let objects = Statement::new("SELECT key FROM objects", vec![]);
         assert_eq!(self.truth.read(objects).await.expect("a query"), []);
         let left: Vec<String> = self.world.sites[0].memory.keys();
         assert!(left.iter().all(|name| name.starts_with(".s3o/")), "{left:?}");

@@ -32,6 +32,10 @@ impl Worker for Expiry {
         "expiry"
     }
 
+    fn is_patient(&self) -> bool {
+        true
+    }
+
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         report.more = if self.claims().is_empty() { self.claim().await? } else { true };
         while let Some(token) = self.latest() {

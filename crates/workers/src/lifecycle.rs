@@ -67,6 +67,10 @@ impl Worker for Lifecycle {
         "lifecycle"
     }
 
+    fn is_patient(&self) -> bool {
+        true
+    }
+
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         let walked = self.walk(report).await;
         if !report.items.is_empty() {

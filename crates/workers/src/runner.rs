@@ -46,6 +46,12 @@ pub trait Worker: Send + Sync {
     /// out nothing. It may be dropped anywhere when it takes too long: what it claimed is then
     /// free again in time.
     async fn tick(&self, report: &mut Report) -> Result<(), Error>;
+
+    /// Whether its backlog can wait for requests: then it rests between full batches while they come. Not for those that
+    /// must keep up with what requests leave behind.
+    fn is_patient(&self) -> bool {
+        false
+    }
 }
 
 /// Hears of every run that did something or failed, and of what happened in it.

@@ -20,9 +20,9 @@ const DOUBLINGS_MAX: u32 = 4;
 /// How many intervals a worker that keeps failing rests at most.
 const BACKOFF_INTERVALS_MAX: u32 = 10;
 /// How much rest each request is owed that came while a tick was under way.
-const REST_PER_REQUEST: Duration = Duration::from_millis(5);
+const REST_PER_REQUEST: Duration = Duration::from_millis(50);
 /// How many times as long as its tick a worker rests for requests at most: a busy store must still delete.
-const REST_TICKS_MAX: u32 = 3;
+const REST_TICKS_MAX: u32 = 4;
 /// How long it rests for requests at most.
 const REST_MAX: Duration = Duration::from_secs(1);
 
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn requests_that_come_during_a_backlog_are_owed_some_rest() {
-        let took = Duration::from_millis(20);
+        let took = Duration::from_millis(100);
         assert_eq!(rest_for_requests(took, 0), Duration::ZERO, "nobody is kept waiting");
         assert_eq!(rest_for_requests(took, 1), REST_PER_REQUEST, "a few cost a little");
         assert_eq!(rest_for_requests(took, 1000), took * REST_TICKS_MAX, "many never stop it");

@@ -245,7 +245,7 @@ impl Ticks {
         let (began, begun) = (Instant::now(), budget.requests_begun());
         let more = self.tick(run_id).await?;
         let rest = rest_for_requests(began.elapsed(), budget.requests_begun() - begun);
-        if more && !rest.is_zero() {
+        if more && !rest.is_zero() && self.slot.scheduled.current().worker.is_patient() {
             tokio::time::sleep(rest).await;
         }
         Ok(more)

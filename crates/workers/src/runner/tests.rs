@@ -12,6 +12,8 @@ use tokio::time::Instant;
 use crate::{Event, Kind, Outcome};
 use house::{Act, HOUR, House, MINUTE, Probe, SECOND, sleep};
 
+const TENTH: Duration = Duration::from_millis(100);
+
 #[tokio::test(start_paused = true)]
 async fn instances_that_start_together_do_not_tick_together() {
     let mut first = Vec::new();
@@ -265,6 +267,26 @@ async fn workers_go_on_while_requests_fill_the_process() {
     sleep(10 * MINUTE).await;
     assert!(probe.ticks().len() >= 9);
     serving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patient_backlog_rests_for_requests() {
+    for (name, rest) in [("expiry", 4 * TENTH), ("cleanup", Duration::ZERO)] {
+        let (house, probe) = (House::new(), Probe::new(name, [Act::Full(TENTH); 3]));
+        let serving = house.serve(vec![probe.on(Kind::Shared, HOUR)]);
+        let budget = Arc::clone(&house.budget);
+        let asking = tokio::spawn(async move {
+            loop {
+                drop(budget.request());
+                sleep(TENTH / 20).await;
+            }
+        });
+        serving.runner.run_now(name).await.expect("that worker");
+        let gaps = probe.gaps();
+        assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap >= TENTH + rest && *gap < 2 * TENTH + rest), "{gaps:?}");
+        asking.abort();
+        serving.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

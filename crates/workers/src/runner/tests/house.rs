@@ -116,6 +116,10 @@ impl Worker for Probe {
         }
         Ok(())
     }
+
+    fn is_patient(&self) -> bool {
+        self.name == "expiry"
+    }
 }
 
 /// Remembers what it heard, and panics the first time if told to.
