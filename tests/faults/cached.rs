@@ -15,7 +15,7 @@ use s3o_model::expiry::Expiry;
 use s3o_model::multipart::ListedPart;
 use s3o_model::object::Attributes;
 use s3o_model::range::RangeSpec;
-use s3o_tests::house::{Ground, House, bucket, get, key};
+use s3o_tests::house::{Ground, House, bucket, copy, get, key};
 
 const SETTINGS: CacheSettings =
     CacheSettings { max_bytes: 64 << 20, object_bytes_max: 8 << 20, ttl: Duration::from_mins(5) };
@@ -115,19 +115,7 @@ async fn a_copy_shares_the_body_that_is_at_hand() {
     let house = house().await;
     put(&house, "a", b"shared").await;
     assert_eq!(house.read("a").await.expect("there"), b"shared");
-    let source = CopySource { bucket: bucket(), key: key("a"), conditions: ReadConditions::default() };
-    let copy = s3o_engine::CopyObject {
-        source,
-        bucket: bucket(),
-        key: key("b"),
-        replace_metadata: None,
-        storage_class: None,
-        replace_tags: None,
-        condition: WriteCondition::None,
-        checksum: None,
-        expiry: None,
-    };
-    house.engine.copy_object(copy).await.expect("copied");
+    house.engine.copy_object(copy("a", "b")).await.expect("copied");
     let before = gets(&house);
     delete(&house, "a").await;
     assert_eq!(house.read("b").await.expect("there"), b"shared");
@@ -154,8 +142,8 @@ async fn an_object_made_of_parts_is_kept_whole() {
     let mut parts = Vec::new();
     for (number, range) in [(1, None), (2, Some(RangeSpec::From { first: 7, last: Some(106) }))] {
         let source = CopySource { bucket: bucket(), key: key("small"), conditions: ReadConditions::default() };
-        let copy = UploadPartCopy { target: target.clone(), number, source, range };
-        let etag = house.engine.upload_part_copy(copy).await.expect("copied").etag;
+        let part = UploadPartCopy { target: target.clone(), number, source, range };
+        let etag = house.engine.upload_part_copy(part).await.expect("copied").etag;
         parts.push(ListedPart { number, etag, checksum: None });
     }
     let condition = WriteCondition::None;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use s3o_catalog::Mode;
+use s3o_engine::CopySource;
 use s3o_engine::multipart::{CompleteUpload, CreateUpload, UploadPartCopy, UploadRef};
-use s3o_engine::{CopyObject, CopySource};
 use s3o_model::conditions::{ReadConditions, WriteCondition};
 use s3o_model::multipart::ListedPart;
 use s3o_model::object::Attributes;
 
-use s3o_tests::house::{House, bucket, get, key};
+use s3o_tests::house::{House, bucket, copy, get, key};
 
 const PARTS: u32 = 10_000;
 
@@ -33,25 +33,14 @@ async fn ten_thousand_parts_become_one_object_and_a_copy_without_moving_a_byte()
     let target = UploadRef { bucket: bucket(), key: key("huge"), upload };
     let mut parts = Vec::new();
     for number in 1..=PARTS {
-        let copy = UploadPartCopy { target: target.clone(), number, source: source(), range: None };
-        let etag = house.engine.upload_part_copy(copy).await.expect("copied").etag;
+        let part = UploadPartCopy { target: target.clone(), number, source: source(), range: None };
+        let etag = house.engine.upload_part_copy(part).await.expect("copied").etag;
         parts.push(ListedPart { number, etag, checksum: None });
     }
     let condition = WriteCondition::None;
     let complete = CompleteUpload { target, parts, condition, checksum: None, coverage: None, size_bytes: None };
     house.engine.complete_upload(complete).await.expect("completed");
-    let copy = CopyObject {
-        source: CopySource { key: key("huge"), ..source() },
-        bucket: bucket(),
-        key: key("huge copy"),
-        replace_metadata: None,
-        storage_class: None,
-        replace_tags: None,
-        condition: WriteCondition::None,
-        checksum: None,
-        expiry: None,
-    };
-    house.engine.copy_object(copy).await.expect("copied");
+    house.engine.copy_object(copy("huge", "huge copy")).await.expect("copied");
 
     assert_eq!(house.flaky.calls(), calls, "no backend call was made");
     let found = house.engine.head_object(&get("huge copy")).await.expect("found");

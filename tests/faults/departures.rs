@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use s3o_catalog::Mode;
-use s3o_engine::{CopyObject, CopySource};
-use s3o_model::conditions::{ReadConditions, WriteCondition};
 use s3o_model::lifecycle::{DepartsBy, Departure, Expiration, Filter, Form, Rule, Status};
-use s3o_tests::house::{House, bucket, get, key};
+use s3o_tests::house::{House, bucket, copy, get};
 use s3o_tests::points::Blow;
 
 async fn house() -> House {
@@ -37,19 +35,8 @@ async fn open(house: &House) -> Option<Departure> {
     house.engine.get_object(get("tmp/a")).await.expect("opened").found.departure
 }
 
-async fn copy(house: &House) -> Option<Departure> {
-    let copy = CopyObject {
-        source: CopySource { bucket: bucket(), key: key("tmp/a"), conditions: ReadConditions::default() },
-        bucket: bucket(),
-        key: key("tmp/b"),
-        replace_metadata: None,
-        storage_class: None,
-        replace_tags: None,
-        condition: WriteCondition::None,
-        checksum: None,
-        expiry: None,
-    };
-    house.engine.copy_object(copy).await.expect("copied").departure
+async fn copied(house: &House) -> Option<Departure> {
+    house.engine.copy_object(copy("tmp/a", "tmp/b")).await.expect("copied").departure
 }
 
 /// What the requests tell, each with the number of calls that it took.
@@ -67,7 +54,7 @@ async fn asked(house: &House) -> Vec<(Option<String>, usize)> {
     note(put(house).await);
     note(head(house).await);
     note(open(house).await);
-    note(copy(house).await);
+    note(copied(house).await);
     told
 }
 
@@ -75,7 +62,7 @@ async fn asked(house: &House) -> Vec<(Option<String>, usize)> {
 async fn telling_when_an_object_goes_costs_no_question() {
     let house = house().await;
     put(&house).await;
-    copy(&house).await;
+    copied(&house).await;
     let without = asked(&house).await;
     assert!(without.iter().all(|(rule, _)| rule.is_none()), "{without:?}");
     for id in ["first", "second"] {

@@ -14,7 +14,9 @@ use s3o_cache::CacheSettings;
 use s3o_catalog::unit::Unit;
 use s3o_catalog::{Catalog, Cleanups, Driver, Mode};
 use s3o_engine::multipart::{UploadRef, UploadsQuery};
-use s3o_engine::{BodyError, ByteStream, Declared, Engine, Error, GetObject, PutObject, Wanted};
+use s3o_engine::{
+    BodyError, ByteStream, CopyObject, CopySource, Declared, Engine, Error, GetObject, PutObject, Wanted,
+};
 use s3o_model::clock::{Clock, ManualClock, Timestamp};
 use s3o_model::conditions::{ReadConditions, WriteCondition};
 use s3o_model::entropy::SeededEntropy;
@@ -208,6 +210,22 @@ pub fn key(text: &str) -> ObjectKey {
 #[must_use]
 pub fn get(name: &str) -> GetObject {
     GetObject { bucket: bucket(), key: key(name), wanted: Wanted::Whole, conditions: ReadConditions::default() }
+}
+
+/// A request to copy an object as it is.
+#[must_use]
+pub fn copy(from: &str, to: &str) -> CopyObject {
+    CopyObject {
+        source: CopySource { bucket: bucket(), key: key(from), conditions: ReadConditions::default() },
+        bucket: bucket(),
+        key: key(to),
+        replace_metadata: None,
+        storage_class: None,
+        replace_tags: None,
+        condition: WriteCondition::None,
+        checksum: None,
+        expiry: None,
+    }
 }
 
 impl House {

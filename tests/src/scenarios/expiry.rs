@@ -8,14 +8,13 @@ use std::time::Duration;
 use s3o_catalog::Expiries as _;
 use s3o_engine::digest::md5_of;
 use s3o_engine::{CopyObject, Declared, Error, PutObject};
-use s3o_model::conditions::WriteCondition;
 use s3o_model::expiry::Expiry;
 use s3o_model::ids::ClaimToken;
 use s3o_model::intent::DeclaredDigests;
 use s3o_workers::Report;
 
-use super::{LARGE, Scenario, Work, holds, nothing, source};
-use crate::house::{Expected, House, bucket, key};
+use super::{LARGE, Scenario, Work, holds, nothing};
+use crate::house::{Expected, House, copy};
 use crate::world::STUCK_AFTER;
 
 /// What a minute is enough for.
@@ -30,18 +29,7 @@ async fn put_brief(house: &House) -> Result<(), Error> {
 }
 
 pub(super) async fn copy_to_b(house: &House, expiry: Option<Expiry>) -> Result<(), Error> {
-    let copy = CopyObject {
-        source: source("a"),
-        bucket: bucket(),
-        key: key("b"),
-        replace_metadata: None,
-        storage_class: None,
-        replace_tags: None,
-        condition: WriteCondition::None,
-        checksum: None,
-        expiry,
-    };
-    house.engine.copy_object(copy).await.map(drop)
+    house.engine.copy_object(CopyObject { expiry, ..copy("a", "b") }).await.map(drop)
 }
 
 /// Lets a minute pass, and what has expired then go.

@@ -1,6 +1,8 @@
 //! The invariants that a catalog can check alone. Every fact ends with them: whatever it did, the
 //! rows must still agree with each other.
 
+use s3o_model::ids::BucketId;
+
 use super::scene::Scene;
 use super::verification;
 use crate::params;
@@ -168,14 +170,20 @@ const BREAKAGES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The check itself is worth something: each thing that may break is noticed by its name.
-pub async fn whatever_breaks_is_found(scene: &Scene) {
+/// A bucket with something of everything: an object, what it displaced, and one that was made of parts.
+pub(super) async fn furnish(scene: &Scene) -> BucketId {
     let bucket = scene.bucket("books").await;
     scene.put(bucket, "a", 5).await;
     scene.put(bucket, "a", 6).await;
     let upload = scene.upload(bucket, "joined").await;
     let parts = [scene.part(upload, 1, 3).await, scene.part(upload, 2, 4).await];
     scene.complete(upload, &parts).await.expect("completed");
+    bucket
+}
+
+/// The check itself is worth something: each thing that may break is noticed by its name.
+pub async fn whatever_breaks_is_found(scene: &Scene) {
+    furnish(scene).await;
     for (invariant, breakage, repair) in BREAKAGES {
         check(scene).await;
         scene.change(breakage, vec![]).await;

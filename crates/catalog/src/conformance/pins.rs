@@ -96,8 +96,7 @@ pub async fn a_fenced_pin_commits_nothing(scene: &Scene) {
     let content = scene.share(bucket, "a", 1).await;
     let (pin, _) = scene.pinned(bucket, "b", 1).await;
     scene.clock.advance(LEASE);
-    let token = scene.token();
-    assert_eq!(scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed").len(), 1);
+    let token = scene.claim_left(1).await;
     refused(scene.commit_pinned(&pin, content).await, Verdict::Fenced);
     assert!(scene.catalog.abandon(token, pin.write, Duration::ZERO).await.expect("given up"));
     refused(scene.commit_pinned(&pin, content).await, Verdict::Fenced);

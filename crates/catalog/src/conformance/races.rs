@@ -207,31 +207,45 @@ pub async fn a_failing_unit_fails_alone(scene: &Scene) {
 /// Everything at once on four keys: whatever the order, the books hold and nothing leaks.
 pub async fn a_storm_leaves_the_books_in_order(scene: &Scene) {
     let bucket = scene.bucket("storm").await;
-    let busy = (0..12).map(|worker| {
+    storm(scene, 12, move |scene, _, choice| async move { stir(&scene, bucket, choice).await }).await;
+    books::check(scene).await;
+    nothing_leaks(scene, bucket).await;
+}
+
+/// Has so many workers do something at once, each again and again: what, they are told by a number.
+pub(super) async fn storm<F>(
+    scene: &Scene,
+    workers: usize,
+    stir: impl Fn(Scene, usize, usize) -> F + Copy + Send + 'static,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let busy = (0..workers).map(|worker| {
         let scene = scene.clone();
         async move {
             for step in 0..20 {
-                stir(&scene, bucket, worker * 7 + step * 5).await;
+                stir(scene.clone(), worker, worker * 7 + step * 5).await;
             }
         }
     });
     at_once(busy.collect()).await;
-    books::check(scene).await;
-    nothing_leaks(scene, bucket).await;
+}
+
+/// Copies one key of the bucket `storm` to another, if there is anything.
+pub(super) async fn copy_what_is_there(scene: &Scene, bucket: BucketId, (from, to): (&str, &str)) {
+    let found = scene.resolve("storm", from).await.object;
+    if let Some(object) = found
+        && let Err(error) = scene.copy((object.content, object.size_bytes), bucket, to).await
+    {
+        assert_eq!(error.verdict(), Some(Verdict::ResolveAgain), "{error}");
+    }
 }
 
 pub(super) async fn stir(scene: &Scene, bucket: BucketId, choice: usize) {
     let (name, other) = (["a", "b", "c", "d"][choice % 4], ["b", "c", "d", "a"][choice % 4]);
     match choice % 6 {
         0 | 1 => drop(scene.put(bucket, name, 3).await),
-        2 => {
-            let found = scene.resolve("storm", name).await.object;
-            if let Some(object) = found
-                && let Err(error) = scene.copy((object.content, object.size_bytes), bucket, other).await
-            {
-                assert_eq!(error.verdict(), Some(Verdict::ResolveAgain), "{error}");
-            }
-        }
+        2 => copy_what_is_there(scene, bucket, (name, other)).await,
         3 => drop(scene.delete(bucket, name).await),
         4 => {
             let targets = [(key(name), None), (key(other), None)];

@@ -7,9 +7,9 @@ use s3o_model::ids::{BucketId, ClaimToken};
 use s3o_model::intent::{DeclaredDigests, Draft, Expired, Intent};
 
 use super::races::both;
-use super::scene::{LEASE, Scene, backend, md5_of};
+use super::scene::{LEASE, Scene, backend, md5_of, unannounced};
 use super::{books, refused};
-use crate::{CommitPut, Committed, Ended, Error, Intents, Landed, Objects, Quotas, Unannounced, Verdict};
+use crate::{CommitPut, Ended, Intents, Objects, Quotas, Verdict};
 
 const WINDOW: Duration = Duration::from_hours(1);
 
@@ -33,15 +33,6 @@ async fn claim(scene: &Scene) -> (ClaimToken, Vec<Expired>) {
     (token, scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed"))
 }
 
-fn promotion(scene: &Scene, intent: &Intent, token: ClaimToken) -> CommitPut {
-    let put = scene.put_of(intent, WriteCondition::None);
-    CommitPut { landed: Landed::Reaped { write: intent.write, copies: 1, token }, ..put }
-}
-
-async fn promote(scene: &Scene, intent: &Intent, token: ClaimToken) -> Result<Committed, Error> {
-    scene.catalog.commit_put(promotion(scene, intent, token)).await
-}
-
 /// A claimed write comes with all that its object's row needs, and is finished with its bytes in
 /// the books.
 pub async fn a_left_write_is_finished(scene: &Scene) {
@@ -49,7 +40,7 @@ pub async fn a_left_write_is_finished(scene: &Scene) {
     let (intent, token, expired) = left(scene, bucket, "a").await;
     assert_eq!((&expired.draft, expired.superseded), (&intent.draft, false));
     assert_eq!((expired.bucket_name.as_deref(), expired.age), (Some("left"), LEASE));
-    promote(scene, &intent, token).await.expect("promoted");
+    scene.promote(&intent, token).await.expect("promoted");
     assert_eq!(scene.booked().await, (5, 0, 0));
     assert_eq!(scene.queued().await, Vec::<String>::new());
 }
@@ -66,11 +57,11 @@ pub async fn a_lost_claim_resolves_nothing(scene: &Scene) {
     scene.clock.advance(LEASE);
     let (new, claimed) = claim(scene).await;
     assert_eq!(claimed.len(), 1);
-    refused(promote(scene, &intent, old).await, Verdict::Fenced);
+    refused(scene.promote(&intent, old).await, Verdict::Fenced);
     assert!(!scene.catalog.abandon(old, intent.write, WINDOW).await.expect("a look"));
     assert!(!scene.catalog.postpone(old, intent.write, WINDOW).await.expect("a look"));
     assert_eq!(scene.booked().await, (0, 0, 5));
-    promote(scene, &intent, new).await.expect("promoted");
+    scene.promote(&intent, new).await.expect("promoted");
     assert!(!scene.catalog.abandon(new, intent.write, WINDOW).await.expect("a look"), "it is resolved");
 }
 
@@ -90,7 +81,7 @@ pub async fn a_later_change_supersedes_a_left_write(scene: &Scene) {
             }
             _ => drop(scene.delete(bucket, "a").await),
         }
-        refused(promote(scene, &intent, token).await, Verdict::Superseded);
+        refused(scene.promote(&intent, token).await, Verdict::Superseded);
         assert!(scene.catalog.abandon(token, intent.write, WINDOW).await.expect("given up"), "{change}");
         scene.delete(bucket, "a").await;
     }
@@ -101,7 +92,7 @@ pub async fn a_left_write_keeps_its_condition(scene: &Scene) {
     let bucket = scene.bucket("condition").await;
     scene.put(bucket, "a", 3).await;
     let (intent, token, _) = left(scene, bucket, "a").await;
-    let put = CommitPut { condition: WriteCondition::IfAbsent, ..promotion(scene, &intent, token) };
+    let put = CommitPut { condition: WriteCondition::IfAbsent, ..scene.promotion(&intent, token, 1) };
     refused(scene.catalog.commit_put(put).await, Verdict::PreconditionFailed);
     assert_eq!(scene.booked().await, (3, 0, 5), "nothing changed");
 }
@@ -124,7 +115,7 @@ pub async fn bytes_that_were_finished_are_not_queued(scene: &Scene) {
     let (intent, token, _) = left(scene, bucket, "a").await;
     scene.catalog.requeue(&intent, &Ended::default()).await.expect("a look");
     assert_eq!((scene.queued().await, scene.booked().await), (vec![], (0, 0, 5)), "the reaper holds it");
-    promote(scene, &intent, token).await.expect("promoted");
+    scene.promote(&intent, token).await.expect("promoted");
     scene.catalog.requeue(&intent, &Ended::default()).await.expect("a look");
     assert_eq!((scene.queued().await, scene.booked().await), (vec![], (5, 0, 0)), "a location names it");
     assert!(scene.delete(bucket, "a").await);
@@ -139,7 +130,7 @@ pub async fn promotion_meets_delete(scene: &Scene) {
     for round in 0..40 {
         let (intent, token, _) = left(scene, bucket, "a").await;
         let (ours, theirs, write) = (scene.clone(), scene.clone(), intent.clone());
-        let promoting = async move { promote(&ours, &write, token).await };
+        let promoting = async move { ours.promote(&write, token).await };
         let deleting = async move { theirs.delete(bucket, "a").await };
         let (promoted, deleted) = both(promoting, deleting, round).await;
         match promoted {
@@ -162,13 +153,7 @@ pub async fn unannounced_bytes_keep_the_limit(scene: &Scene) {
     scene.catalog.set_limit(&backend("disk"), Some(9)).await.expect("set");
     let direct = |key: &str| {
         let intent = scene.intent(bucket, key, 5);
-        let landed = Landed::Unannounced(Unannounced {
-            backend: intent.backend.clone(),
-            physical_key: intent.physical_key.clone(),
-            size_bytes: 5,
-            backend_version: None,
-        });
-        (CommitPut { landed, ..scene.put_of(&intent, WriteCondition::None) }, intent)
+        (CommitPut { landed: unannounced(&intent), ..scene.put_of(&intent, WriteCondition::None) }, intent)
     };
     let ((first, _), (second, intent)) = (direct("a"), direct("b"));
     scene.catalog.commit_put(first).await.expect("committed");

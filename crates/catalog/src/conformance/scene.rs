@@ -2,11 +2,13 @@
 //! for what most facts begin with.
 
 mod cleanup;
+mod left;
 mod mortal;
 mod multipart;
 pub mod sharing;
 
 pub use cleanup::AGE;
+pub use left::unannounced;
 
 use std::any::Any;
 use std::sync::Arc;

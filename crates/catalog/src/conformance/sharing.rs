@@ -4,13 +4,11 @@ use s3o_model::clock::Clock as _;
 use s3o_model::ids::{BucketId, ContentId};
 use s3o_model::intent::{Intent, IntentKind};
 
-use super::races::{ROUNDS, both, nothing_leaks};
+use super::races::{ROUNDS, both, copy_what_is_there, nothing_leaks, storm};
 use super::scene::sharing::{BODY_BYTES, digest};
-use super::scene::{LEASE, Scene, Standing, announced, at_once, backend};
+use super::scene::{LEASE, Scene, Standing, announced, at_once, backend, unannounced};
 use super::{books, refused};
-use crate::{
-    CommitPut, Error, Intents, Landed, Late, Objects, PartSource, Quotas, Unannounced, Uploads, Verdict, params,
-};
+use crate::{CommitPut, Error, Intents, Landed, Late, Objects, PartSource, Quotas, Uploads, Verdict, params};
 
 /// Equal bytes are one content: the second write counts one more, and its own bytes go.
 pub async fn equal_content_is_kept_once(scene: &Scene) {
@@ -135,8 +133,7 @@ pub async fn a_left_write_joins(scene: &Scene) {
     let content = scene.share(bucket, "a", 1).await;
     let intent = scene.staged(bucket, "b", BODY_BYTES).await;
     scene.clock.advance(LEASE);
-    let token = scene.token();
-    assert_eq!(scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed").len(), 1);
+    let token = scene.claim_left(1).await;
     let landed = Landed::Reaped { write: intent.write, copies: 1, token };
     let put = CommitPut { landed, ..scene.shared_put_of(&intent, 1) };
     scene.catalog.commit_put(put).await.expect("promoted");
@@ -144,32 +141,26 @@ pub async fn a_left_write_joins(scene: &Scene) {
     assert_eq!((scene.queued().await, scene.booked().await), (vec![intent.physical_key], (5, 5, 0)));
 }
 
-fn unannounced(scene: &Scene, bucket: BucketId, key: &str) -> CommitPut {
+fn unannounced_put(scene: &Scene, bucket: BucketId, key: &str) -> CommitPut {
     let intent = scene.intent(bucket, key, BODY_BYTES);
-    let landed = Landed::Unannounced(Unannounced {
-        backend: intent.backend.clone(),
-        physical_key: intent.physical_key.clone(),
-        size_bytes: BODY_BYTES,
-        backend_version: Some("v1".to_owned()),
-    });
-    CommitPut { landed, ..scene.shared_put_of(&intent, 1) }
+    CommitPut { landed: unannounced(&intent), ..scene.shared_put_of(&intent, 1) }
 }
 
 /// Bytes that nobody announced join, too, and the limit holds for them.
 pub async fn unannounced_bytes_join(scene: &Scene) {
     let bucket = scene.bucket("direct").await;
-    scene.catalog.commit_put(unannounced(scene, bucket, "a")).await.expect("committed");
+    scene.catalog.commit_put(unannounced_put(scene, bucket, "a")).await.expect("committed");
     let content = scene.content_of(bucket, "a").await;
-    scene.catalog.commit_put(unannounced(scene, bucket, "b")).await.expect("committed");
+    scene.catalog.commit_put(unannounced_put(scene, bucket, "b")).await.expect("committed");
     assert_eq!((scene.content_of(bucket, "b").await, scene.standing(content).await), (content, Standing::Live(2)));
     assert_eq!((scene.queued().await.len(), scene.booked().await), (1, (5, 5, 0)));
     let versions = scene.rows("SELECT backend_version FROM cleanup_queue", vec![]).await;
     assert_eq!(versions[0].text(0).expect("a version"), "v1");
     scene.catalog.set_limit(&backend("disk"), Some(14)).await.expect("set");
-    refused(scene.catalog.commit_put(unannounced(scene, bucket, "c")).await, Verdict::NoRoom);
+    refused(scene.catalog.commit_put(unannounced_put(scene, bucket, "c")).await, Verdict::NoRoom);
     scene.call(content, "lost").await;
     scene.catalog.set_limit(&backend("disk"), None).await.expect("set");
-    scene.catalog.commit_put(unannounced(scene, bucket, "c")).await.expect("committed");
+    scene.catalog.commit_put(unannounced_put(scene, bucket, "c")).await.expect("committed");
     assert_eq!((scene.places(content).await[0].1.as_str(), scene.booked().await), ("present", (5, 10, 0)));
 }
 
@@ -252,15 +243,7 @@ pub async fn a_write_meets_the_last_delete(scene: &Scene) {
 /// Overwrites, deletes, copies, pins and deaths over few bodies and few keys at once: every count is exact.
 pub async fn a_storm_of_equal_bodies_leaves_the_books_in_order(scene: &Scene) {
     let bucket = scene.bucket("storm").await;
-    let busy = (0..12).map(|worker| {
-        let scene = scene.clone();
-        async move {
-            for step in 0..20 {
-                stir(&scene, bucket, worker * 7 + step * 5).await;
-            }
-        }
-    });
-    at_once(busy.collect()).await;
+    storm(scene, 12, move |scene, _, choice| async move { stir(&scene, bucket, choice).await }).await;
     books::check(scene).await;
     nothing_leaks(scene, bucket).await;
 }
@@ -274,14 +257,7 @@ async fn stir(scene: &Scene, bucket: BucketId, choice: usize) {
             scene.catalog.commit_put(scene.shared_put_of(&intent, body)).await.expect("committed");
         }
         2 | 3 => pin_and_end(scene, bucket, name, (body, choice)).await,
-        4 => {
-            let found = scene.resolve("storm", name).await.object;
-            if let Some(object) = found
-                && let Err(error) = scene.copy((object.content, object.size_bytes), bucket, other).await
-            {
-                assert_eq!(error.verdict(), Some(Verdict::ResolveAgain), "{error}");
-            }
-        }
+        4 => copy_what_is_there(scene, bucket, (name, other)).await,
         5 => drop(scene.delete(bucket, name).await),
         _ => {
             let upload = scene.upload(bucket, name).await;

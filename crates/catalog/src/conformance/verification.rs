@@ -2,8 +2,9 @@
 
 use s3o_model::verify::{Invariant, NamedBy};
 
-use super::races::stir;
-use super::scene::{Scene, at_once, backend};
+use super::books::furnish;
+use super::races::{stir, storm};
+use super::scene::{Scene, backend};
 use crate::{Verification, checks};
 
 /// What breaks which invariant, with pages of this many rows.
@@ -81,12 +82,7 @@ const DAMAGE: &[(Invariant, &str, &str)] = &[
 
 /// Each kind of damage is found by its number, however small the pages, and nothing is without it.
 pub async fn damage_is_found_by_its_number(scene: &Scene) {
-    let bucket = scene.bucket("books").await;
-    scene.put(bucket, "a", 5).await;
-    scene.put(bucket, "a", 6).await;
-    let upload = scene.upload(bucket, "joined").await;
-    let parts = [scene.part(upload, 1, 3).await, scene.part(upload, 2, 4).await];
-    scene.complete(upload, &parts).await.expect("completed");
+    let bucket = furnish(scene).await;
     scene.part(scene.upload(bucket, "open").await, 1, 3).await;
     scene.staged(bucket, "under way", 9).await;
     for (invariant, damage, repair) in DAMAGE {
@@ -102,19 +98,13 @@ pub async fn damage_is_found_by_its_number(scene: &Scene) {
 /// A system at work looks as sound as one at rest.
 pub async fn a_storm_raises_no_alarm(scene: &Scene) {
     let bucket = scene.bucket("storm").await;
-    let busy = (0..8).map(|worker| {
-        let scene = scene.clone();
-        async move {
-            for step in 0..20 {
-                if worker == 0 {
-                    nothing_is_broken(&scene).await;
-                } else {
-                    stir(&scene, bucket, worker * 7 + step * 5).await;
-                }
-            }
+    storm(scene, 8, move |scene, worker, choice| async move {
+        match worker {
+            0 => nothing_is_broken(&scene).await,
+            _ => stir(&scene, bucket, choice).await,
         }
-    });
-    at_once(busy.collect()).await;
+    })
+    .await;
     nothing_is_broken(scene).await;
 }
 

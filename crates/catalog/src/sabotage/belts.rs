@@ -4,13 +4,11 @@
 use std::time::Duration;
 
 use s3o_model::conditions::WriteCondition;
-use s3o_model::ids::ClaimToken;
-use s3o_model::intent::Intent;
 
 use super::Cut::{Guard, Words};
 use super::{Told, safeties};
 use crate::conformance::scene::{LEASE, Scene};
-use crate::{CommitPut, Intents, Landed, Late, Objects, Uploads};
+use crate::{Intents, Late, Uploads};
 
 safeties! { [sqlite]
     a_writer_is_told_that_it_was_fenced by a_writer_and_a_reaper_resolve: "commit_put",
@@ -25,24 +23,12 @@ safeties! { [sqlite]
         [Words("AND state = 'open' /*share*/", "/*share*/")], [];
 }
 
-async fn claimed(scene: &Scene) -> ClaimToken {
-    let token = scene.token();
-    assert_eq!(scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed").len(), 1);
-    token
-}
-
-async fn promote(scene: &Scene, intent: &Intent, token: ClaimToken) -> bool {
-    let landed = Landed::Reaped { write: intent.write, copies: 1, token };
-    let put = CommitPut { landed, ..scene.put_of(intent, WriteCondition::None) };
-    scene.catalog.commit_put(put).await.is_ok()
-}
-
 /// Whoever is first takes the row, and the other finds none.
 async fn a_writer_and_a_reaper_resolve(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let intent = scene.staged(bucket, "a", 5).await;
     scene.clock.advance(LEASE);
-    let token = claimed(scene).await;
+    let token = scene.claim_left(1).await;
     let committed = scene.commit(&intent, WriteCondition::None).await.is_ok();
     let given_up = scene.catalog.abandon(token, intent.write, Duration::ZERO).await.expect("a look");
     assert_ne!(committed, given_up);
@@ -54,16 +40,14 @@ async fn two_reapers_resolve(scene: &Scene) -> Told {
     for slow_promotes in [true, false] {
         let intent = scene.staged(bucket, "a", 5).await;
         scene.clock.advance(LEASE);
-        let slow = claimed(scene).await;
+        let slow = scene.claim_left(1).await;
         scene.clock.advance(LEASE);
-        let quick = claimed(scene).await;
+        let quick = scene.claim_left(1).await;
         let (promoter, quitter) = if slow_promotes { (slow, quick) } else { (quick, slow) };
         let given_up = async || scene.catalog.abandon(quitter, intent.write, Duration::ZERO).await.expect("a look");
-        let resolved = if slow_promotes {
-            [promote(scene, &intent, promoter).await, given_up().await]
-        } else {
-            [given_up().await, promote(scene, &intent, promoter).await]
-        };
+        let finished = async || scene.promote(&intent, promoter).await.is_ok();
+        let resolved =
+            if slow_promotes { [finished().await, given_up().await] } else { [given_up().await, finished().await] };
         assert!(resolved[0] != resolved[1], "one of them resolved it");
     }
     Told::new()

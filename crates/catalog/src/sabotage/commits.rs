@@ -11,7 +11,7 @@ use s3o_model::object::Tags;
 use super::Cut::{Guard, Words};
 use super::{Told, broken, safeties, told};
 use crate::conformance::scene::{LEASE, Scene, backend, key, md5_of};
-use crate::{CommitPut, Error, Intents, Landed, Late, Objects, params};
+use crate::{Intents, Late, Objects, params};
 
 const NO_BYTES: &str = "an object without bytes was acknowledged";
 const CAME_BACK: &str = "what was deleted came back";
@@ -58,19 +58,7 @@ safeties! { [sqlite]
 async fn left(scene: &Scene, bucket: BucketId) -> (Intent, ClaimToken) {
     let intent = scene.staged(bucket, "a", 5).await;
     scene.clock.advance(LEASE);
-    (intent, claimed(scene, 1).await)
-}
-
-async fn claimed(scene: &Scene, copies: usize) -> ClaimToken {
-    let token = scene.token();
-    assert_eq!(scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed").len(), copies);
-    token
-}
-
-async fn promote(scene: &Scene, intent: &Intent, token: ClaimToken, copies: usize) -> Result<(), Error> {
-    let landed = Landed::Reaped { write: intent.write, copies, token };
-    let put = CommitPut { landed, ..scene.put_of(intent, WriteCondition::None) };
-    scene.catalog.commit_put(put).await.map(drop)
+    (intent, scene.claim_left(1).await)
 }
 
 async fn a_reaped_write_is_committed(scene: &Scene) -> Told {
@@ -86,7 +74,7 @@ async fn a_given_up_write_is_promoted(scene: &Scene) -> Told {
     let (intent, slow) = left(scene, bucket).await;
     scene.clock.advance(LEASE);
     assert_eq!(scene.reap(9, Duration::ZERO).await.len(), 1, "the claim was lost");
-    told(promote(scene, &intent, slow, 1).await.is_ok(), NO_BYTES)
+    told(scene.promote(&intent, slow).await.is_ok(), NO_BYTES)
 }
 
 /// The owner asks whether its commit happened, and goes by the lease that it was given last.
@@ -129,7 +117,7 @@ async fn one_copy_runs_out(scene: &Scene) -> Told {
     scene.clock.advance(Duration::from_millis(1));
     let token = scene.token();
     let looked_at = scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed").len();
-    let promoted = promote(scene, &first, token, looked_at).await;
+    let promoted = scene.catalog.commit_put(scene.promotion(&first, token, looked_at)).await;
     let places = scene.number("SELECT count(*) FROM object_locations").await;
     told(promoted.is_ok() && usize::try_from(places) != Ok(looked_at), NEVER_SEEN)
 }
@@ -137,7 +125,7 @@ async fn one_copy_runs_out(scene: &Scene) -> Told {
 async fn one_claimed_copy_runs_out(scene: &Scene) -> Told {
     two_copies(scene).await;
     scene.clock.advance(LEASE);
-    let holder = claimed(scene, 2).await;
+    let holder = scene.claim_left(2).await;
     scene.change("UPDATE pending_objects SET lease_until = :now WHERE backend_name = 'cloud'", vec![]).await;
     scene.catalog.claim_expired(scene.token(), 9, LEASE).await.expect("claimed");
     let held = "SELECT id FROM pending_objects WHERE token = $1 AND lease_until > :now";
@@ -148,7 +136,7 @@ async fn a_write_is_promoted_after_a_delete(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let (intent, token) = left(scene, bucket).await;
     scene.delete(bucket, "a").await;
-    promote(scene, &intent, token, 1).await.unwrap_or_default();
+    scene.promote(&intent, token).await.map(drop).unwrap_or_default();
     told(scene.resolve("house", "a").await.object.is_some(), CAME_BACK)
 }
 
@@ -156,7 +144,7 @@ async fn a_write_is_promoted_after_deletes(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let (intent, token) = left(scene, bucket).await;
     scene.catalog.delete_objects(bucket, &[(key("a"), None)], scene.token()).await.expect("deleted");
-    promote(scene, &intent, token, 1).await.unwrap_or_default();
+    scene.promote(&intent, token).await.map(drop).unwrap_or_default();
     told(scene.resolve("house", "a").await.object.is_some(), CAME_BACK)
 }
 
@@ -164,7 +152,7 @@ async fn a_write_is_promoted_after_a_put(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let (intent, token) = left(scene, bucket).await;
     let newer = scene.put(bucket, "a", 6).await;
-    promote(scene, &intent, token, 1).await.unwrap_or_default();
+    scene.promote(&intent, token).await.map(drop).unwrap_or_default();
     told(shown(scene).await != Some(newer), OLDER_WON)
 }
 

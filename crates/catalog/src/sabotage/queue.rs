@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use s3o_model::cleanup::Outcome;
-use s3o_model::conditions::WriteCondition;
 use s3o_model::intent::Intent;
 
 use super::Cut::Words;
 use super::{Told, broken, is_named, safeties, told};
 use crate::conformance::scene::{LEASE, Scene};
-use crate::{Audits, Cleanups, CommitPut, DeadLetters, Discard, Ended, Intents, Landed, Late, Objects};
+use crate::{Audits, Cleanups, DeadLetters, Discard, Ended, Intents, Late};
 
 const LEAKED: &str = "bytes lie on the backend and no row names them";
 const TWO_HANDS: &str = "two hold one row at a time";
@@ -103,12 +102,9 @@ async fn taken_over(scene: &Scene, promoted: bool) -> Intent {
     let bucket = scene.bucket("house").await;
     let intent = scene.staged(bucket, "a", 5).await;
     scene.clock.advance(LEASE);
-    let token = scene.token();
-    assert_eq!(scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed").len(), 1);
+    let token = scene.claim_left(1).await;
     if promoted {
-        let landed = Landed::Reaped { write: intent.write, copies: 1, token };
-        let put = CommitPut { landed, ..scene.put_of(&intent, WriteCondition::None) };
-        scene.catalog.commit_put(put).await.expect("promoted");
+        scene.promote(&intent, token).await.expect("promoted");
     }
     intent
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use s3o_model::cleanup::Outcome;
-use s3o_model::conditions::WriteCondition;
-use s3o_model::ids::{BucketId, ClaimToken};
+use s3o_model::ids::BucketId;
 use s3o_model::intent::Intent;
 
 use super::Cut::{Guard, Words};
@@ -17,8 +16,8 @@ use crate::conformance::scene::sharing::BODY_BYTES;
 use crate::conformance::scene::{LEASE, Scene, backend};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Audits, Buckets, Cleanups, CommitPut, Contents, Driver, Effort, Ended, Error, Identities, Intents, Landed, Late,
-    Objects, PartSource, Quotas, Settlement, StaleUploads, Uploads, params,
+    Audits, Buckets, Cleanups, Contents, Driver, Effort, Ended, Error, Identities, Intents, Late, Objects, PartSource,
+    Quotas, Settlement, StaleUploads, Uploads, params,
 };
 
 const OVER: &str = "the limit was exceeded";
@@ -231,12 +230,6 @@ async fn a_stage_meets_a_freeze(scene: &Scene) -> Told {
     told(staged.is_ok() && announced == 0, FROZEN)
 }
 
-async fn promote(scene: &Scene, intent: &Intent, token: ClaimToken) -> Result<(), Error> {
-    let landed = Landed::Reaped { write: intent.write, copies: 1, token };
-    let put = CommitPut { landed, ..scene.put_of(intent, WriteCondition::None) };
-    scene.catalog.commit_put(put).await.map(drop)
-}
-
 async fn is_there(scene: &Scene) -> bool {
     scene.resolve("house", "a").await.object.is_some()
 }
@@ -246,10 +239,9 @@ async fn a_delete_meets_a_promotion(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let intent = scene.staged(bucket, "a", 5).await;
     scene.clock.advance(LEASE);
-    let token = scene.token();
-    scene.catalog.claim_expired(token, 9, LEASE).await.expect("claimed");
+    let token = scene.claim_left(1).await;
     let slow = held_up(scene, "delete_object", "UPDATE objects SET token");
-    let (_, promoted) = meet(&slow, slow.delete(bucket, "a"), promote(scene, &intent, token)).await;
+    let (_, promoted) = meet(&slow, slow.delete(bucket, "a"), scene.promote(&intent, token)).await;
     promoted.expect("promoted before the delete");
     told(is_there(scene).await, OUTLIVED)
 }

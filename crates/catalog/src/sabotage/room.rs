@@ -4,8 +4,8 @@ use s3o_model::conditions::WriteCondition;
 
 use super::Cut::Words;
 use super::{Told, broken, safeties, told};
-use crate::conformance::scene::{Scene, backend};
-use crate::{CommitPut, Error, Identities, Landed, Objects, Quotas, Unannounced};
+use crate::conformance::scene::{Scene, backend, unannounced};
+use crate::{CommitPut, Error, Identities, Objects, Quotas};
 
 const OVER: &str = "the limit was exceeded";
 const FROZEN: &str = "a frozen backend took a write";
@@ -41,13 +41,7 @@ async fn two_writes_want_the_last_room(scene: &Scene) -> Told {
 /// Commits bytes of which no row knew.
 async fn commit_unannounced(scene: &Scene, bucket: s3o_model::ids::BucketId, name: &str) -> Result<(), Error> {
     let intent = scene.intent(bucket, name, 5);
-    let landed = Landed::Unannounced(Unannounced {
-        backend: intent.backend.clone(),
-        physical_key: intent.physical_key.clone(),
-        size_bytes: 5,
-        backend_version: None,
-    });
-    let put = CommitPut { landed, ..scene.put_of(&intent, WriteCondition::None) };
+    let put = CommitPut { landed: unannounced(&intent), ..scene.put_of(&intent, WriteCondition::None) };
     scene.catalog.commit_put(put).await.map(drop)
 }
 

@@ -69,6 +69,15 @@ pub struct Sample {
     pub last_modified: String,
 }
 
+/// A rule that is looked at.
+struct Look<'a> {
+    lifecycles: &'a dyn Lifecycles,
+    bucket: &'a RuledBucket,
+    standing: &'a InForce,
+    /// Those that come first: what they mean as well is in the total already.
+    earlier: &'a [InForce],
+}
+
 /// Tells what the rules in force would remove now.
 pub async fn preview(lifecycles: &dyn Lifecycles, shared: &SharedRules) -> Result<Preview, Error> {
     let configured = shared.current();
@@ -76,9 +85,9 @@ pub async fn preview(lifecycles: &dyn Lifecycles, shared: &SharedRules) -> Resul
     let mut after = String::new();
     while let Some(bucket) = lifecycles.ruled_bucket(&after, &configured.buckets()).await? {
         let rules = in_force(&bucket, &configured);
-        for number in 0..rules.len() {
-            let item = preview.of_rule(lifecycles, &bucket, &rules[..=number]).await?;
-            preview.show(item);
+        for (number, standing) in rules.iter().enumerate() {
+            let look = Look { lifecycles, bucket: &bucket, standing, earlier: &rules[..number] };
+            preview.add(&look).await?;
         }
         bucket.name.as_str().clone_into(&mut after);
     }
@@ -86,53 +95,44 @@ pub async fn preview(lifecycles: &dyn Lifecycles, shared: &SharedRules) -> Resul
 }
 
 impl Preview {
-    fn show(&mut self, item: RulePreview) {
+    async fn add(&mut self, look: &Look<'_>) -> Result<(), Error> {
+        let mut item = look.at_nothing();
+        look.at_objects(&mut item, &mut self.total).await?;
+        look.at_uploads(&mut item, &mut self.total).await?;
         if self.items.len() < ITEMS_MAX {
             self.items.push(item);
         } else {
             self.left_out += 1;
         }
+        Ok(())
     }
+}
 
-    /// The last of these rules; what those before it mean as well is in the total already.
-    async fn of_rule(
-        &mut self,
-        lifecycles: &dyn Lifecycles,
-        bucket: &RuledBucket,
-        rules: &[InForce],
-    ) -> Result<RulePreview, Error> {
-        let (last, before) = rules.split_last().expect("a rule that is looked at");
-        let mut item = RulePreview {
-            bucket: bucket.name.to_string(),
-            prefix: last.rule.filter.prefix().to_owned(),
-            source: last.source,
-            rule: last.rule.id.clone(),
+impl Look<'_> {
+    fn at_nothing(&self) -> RulePreview {
+        RulePreview {
+            bucket: self.bucket.name.to_string(),
+            prefix: self.standing.rule.filter.prefix().to_owned(),
+            source: self.standing.source,
+            rule: self.standing.rule.id.clone(),
             count: 0,
             bytes: 0,
             uploads: 0,
             samples: Vec::new(),
-        };
-        self.add_objects(lifecycles, bucket, (last, before), &mut item).await?;
-        self.add_uploads(lifecycles, bucket, (last, before), &mut item).await?;
-        Ok(item)
+        }
     }
 
-    async fn add_objects(
-        &mut self,
-        lifecycles: &dyn Lifecycles,
-        bucket: &RuledBucket,
-        (last, before): (&InForce, &[InForce]),
-        item: &mut RulePreview,
-    ) -> Result<(), Error> {
-        let Some(threshold) = last.rule.expires() else { return Ok(()) };
+    async fn at_objects(&self, item: &mut RulePreview, total: &mut PreviewTotal) -> Result<(), Error> {
+        let rule = &self.standing.rule;
+        let Some(threshold) = rule.expires() else { return Ok(()) };
         let mut from = None;
         loop {
-            let page = lifecycles.due_objects(&range(bucket, &last.rule, from, threshold), PAGE).await?;
-            for object in page.objects.iter().filter(|object| means(&last.rule, object)) {
+            let page = self.lifecycles.due_objects(&range(self.bucket, rule, from, threshold), PAGE).await?;
+            for object in page.objects.iter().filter(|object| means(rule, object)) {
                 item.add(object);
-                if !before.iter().any(|earlier| removes(earlier, object)) {
-                    self.total.count += 1;
-                    self.total.bytes += object.size_bytes;
+                if !self.earlier.iter().any(|earlier| removes(earlier, object)) {
+                    total.count += 1;
+                    total.bytes += object.size_bytes;
                 }
             }
             from = match page.next {
@@ -142,21 +142,15 @@ impl Preview {
         }
     }
 
-    async fn add_uploads(
-        &mut self,
-        lifecycles: &dyn Lifecycles,
-        bucket: &RuledBucket,
-        (last, before): (&InForce, &[InForce]),
-        item: &mut RulePreview,
-    ) -> Result<(), Error> {
-        let Some(threshold) = last.rule.aborts() else { return Ok(()) };
-        let range = range(bucket, &last.rule, None, threshold);
+    async fn at_uploads(&self, item: &mut RulePreview, total: &mut PreviewTotal) -> Result<(), Error> {
+        let Some(threshold) = self.standing.rule.aborts() else { return Ok(()) };
+        let range = range(self.bucket, &self.standing.rule, None, threshold);
         let mut behind = None;
         loop {
-            let due = lifecycles.due_uploads(&range, behind.as_ref(), UPLOADS_PAGE).await?;
-            let fresh = due.iter().filter(|upload| !before.iter().any(|earlier| aborts(earlier, upload))).count();
+            let due = self.lifecycles.due_uploads(&range, behind.as_ref(), UPLOADS_PAGE).await?;
+            let fresh = due.iter().filter(|upload| !self.earlier.iter().any(|earlier| aborts(earlier, upload))).count();
             item.uploads += due.len() as u64;
-            self.total.uploads += fresh as u64;
+            total.uploads += fresh as u64;
             let full = due.len() >= UPLOADS_PAGE;
             behind = due.into_iter().next_back();
             if !full {
