@@ -43,6 +43,7 @@ mod tokens;
 mod unsupported;
 mod url_encoding;
 mod xml_body;
+mod xml_document;
 mod xml_text;
 
 pub use access::{Access, AccessKey, Keys, SharedKeys};

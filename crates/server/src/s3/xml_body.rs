@@ -1,4 +1,5 @@
-//! Bounds the documents of XML requests and verifies their digests while they are read.
+//! Bounds the documents of XML requests, verifies their digests while they are read, and refuses those of which the protocol
+//! library would overlook a part.
 //!
 //! Object bodies are verified by the engine; the documents of DeleteObjects and of tagging never
 //! reach it, and the protocol library only parses their digests.
@@ -16,7 +17,7 @@ use s3s::Body;
 
 use super::refusal::Refusal;
 use super::url_encoding::parameters;
-use super::{body, checksums};
+use super::{body, checksums, xml_document};
 use crate::BoxError;
 use crate::middleware::RequestNotes;
 
@@ -56,8 +57,11 @@ pub fn watch(parts: &Parts, style: Style, body: Body, notes: &RequestNotes) -> R
                 Some((Ok(Frame::data(bytes)), (Some(source), seen, digests, notes)))
             }
             Some(Err(error)) => broken("IncompleteBody", error, seen, digests, notes),
-            None if digests.fit(&seen) => None,
-            None => broken("BadDigest", "the digest differs".into(), seen, digests, notes),
+            None if !digests.fit(&seen) => broken("BadDigest", "the digest differs".into(), seen, digests, notes),
+            None if !xml_document::is_read_in_full(&seen) => {
+                broken("MalformedXML", "parts of the document would be overlooked".into(), seen, digests, notes)
+            }
+            None => None,
         }
     });
     Ok(Body::http_body_unsync(StreamBody::new(watched)))
@@ -154,6 +158,15 @@ mod tests {
         let body = Body::from(Bytes::from_static(b"hello"));
         let watched = watch(&request.into_parts().0, Style::Path, body, &notes).unwrap();
         (watched.collect().await.is_ok(), notes.body_fault())
+    }
+
+    #[tokio::test]
+    async fn a_document_that_would_not_be_read_in_full_breaks_off() {
+        let notes = RequestNotes::new("id".into());
+        let (parts, ()) = Request::put("/b?lifecycle").body(()).unwrap().into_parts();
+        let watched = watch(&parts, Style::Path, Body::from("<a><![CDATA[b]]></a>".to_owned()), &notes).unwrap();
+        assert!(watched.collect().await.is_err());
+        assert_eq!(notes.body_fault(), Some("MalformedXML"));
     }
 
     #[tokio::test]
