@@ -1,5 +1,7 @@
 """Lifecycle rules: set, read and deleted by clients, applied by the worker, shown beforehand, changed under its hands."""
 
+import base64
+import hashlib
 import json
 import threading
 from datetime import datetime, timedelta, timezone
@@ -173,6 +175,40 @@ class TestRules:
         assert raw.request("GET", raw.path(bucket), query={"lifecycle": "", "policy": ""}).status == 501
         with refused("NoSuchLifecycleConfiguration", 404):
             rules_of(s3, bucket)
+
+    @pytest.mark.parametrize(
+        "inside, beside",
+        [
+            ("<Filter><Prefix><![CDATA[tmp/]]></Prefix></Filter>", ""),
+            ("<Filter><Prefix>tm<![CDATA[p/]]></Prefix></Filter>", ""),
+            ("<Prefix><![CDATA[tmp/]]></Prefix>", ""),
+            ("<Filter>tmp/</Filter>", ""),
+            ("<Filter Prefix='tmp/'/>", ""),
+            ("<Filter><prefix>tmp/</prefix></Filter>", ""),
+            ("tmp/<Filter/>", ""),
+            ("<Filter><Prefix>tmp/</Prefix></Filter>", "<rule/>"),
+            ("<Filter><Prefix>tmp/</Prefix></Filter>", "<Transition/>"),
+            ("<Filter><Prefix>tmp/</Prefix></Filter>", "<Status>Disabled</Status>"),
+        ],
+    )
+    def test_no_part_of_a_document_is_overlooked(self, raw, s3, bucket, inside, beside):
+        rest = "<Status>Enabled</Status><Expiration><Days>1</Days></Expiration>"
+        body = f"<LifecycleConfiguration><Rule>{inside}{rest}</Rule>{beside}</LifecycleConfiguration>".encode()
+        answer = raw.request("PUT", raw.path(bucket), query={"lifecycle": ""}, body=body)
+        assert (answer.status, answer.code) == (400, "MalformedXML")
+        with refused("NoSuchLifecycleConfiguration", 404):
+            rules_of(s3, bucket)
+
+    def test_no_part_of_a_name_is_overlooked(self, raw, s3, bucket):
+        s3.put_object(Bucket=bucket, Key="a", Body=b"kept", Tagging="k=v")
+        body = b"<Delete><Object><Key>a<![CDATA[-not-this-one]]></Key></Object></Delete>"
+        md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
+        answer = raw.request("POST", raw.path(bucket), query={"delete": ""}, body=body, headers={"content-md5": md5})
+        assert (answer.status, answer.code) == (400, "MalformedXML")
+        body = b"<Tagging><TagSet><Tag><Key>k</Key><Value>pub<![CDATA[lic]]></Value></Tag></TagSet></Tagging>"
+        answer = raw.request("PUT", raw.path(bucket, "a"), query={"tagging": ""}, body=body)
+        assert (answer.status, answer.code) == (400, "MalformedXML")
+        assert s3.get_object_tagging(Bucket=bucket, Key="a")["TagSet"] == [{"Key": "k", "Value": "v"}]
 
     def test_only_admins_change_rules(self, server, s3, new_bucket):
         bucket = new_bucket("granted")

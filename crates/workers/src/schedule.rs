@@ -20,9 +20,9 @@ const DOUBLINGS_MAX: u32 = 4;
 /// How many intervals a worker that keeps failing rests at most.
 const BACKOFF_INTERVALS_MAX: u32 = 10;
 /// How much rest each request is owed that came while a tick was under way.
-const REST_PER_REQUEST: Duration = Duration::from_millis(50);
+const REST_PER_REQUEST: Duration = Duration::from_millis(100);
 /// How many times as long as its tick a worker rests for requests at most: a busy store must still delete.
-const REST_TICKS_MAX: u32 = 4;
+const REST_TICKS_MAX: u32 = 6;
 /// How long it rests for requests at most.
 const REST_MAX: Duration = Duration::from_secs(1);
 

@@ -55,23 +55,28 @@ pub fn is_read_in_full(document: &[u8]) -> bool {
 fn holds_what_it_may(document: &[u8]) -> bool {
     let mut reader = Reader::from_reader(document);
     let mut open: Vec<Open> = Vec::new();
+    let mut ended = false;
     loop {
         let fits = match reader.read_event() {
+            Ok(Event::Start(_) | Event::Empty(_)) if ended => false,
             Ok(Event::Eof) => return open.is_empty(),
-            Err(_) => false,
             Ok(Event::Start(element)) => {
                 let fits = may_begin(open.last_mut(), &element);
                 open.push(Open { name: element.name().as_ref().to_owned(), holds_elements: false, holds_text: false });
                 fits
             }
-            Ok(Event::Empty(element)) => may_begin(open.last_mut(), &element),
+            Ok(Event::Empty(element)) => {
+                ended = open.is_empty();
+                may_begin(open.last_mut(), &element)
+            }
             Ok(Event::End(_)) => {
                 open.pop();
+                ended |= open.is_empty();
                 true
             }
             Ok(Event::Text(text)) => is_blank(&text) || may_hold_text(open.last_mut()),
             Ok(Event::GeneralRef(_)) => may_hold_text(open.last_mut()),
-            Ok(Event::CData(_) | Event::DocType(_)) => false,
+            Ok(Event::CData(_) | Event::DocType(_)) | Err(_) => false,
             Ok(Event::Comment(_) | Event::Decl(_) | Event::PI(_)) => true,
         };
         if !fits {
@@ -176,6 +181,8 @@ mod tests {
         refused(&rule("<Prefix><Deeper/>tmp/</Prefix>"));
         refused("<Delete>all<Object><Key>a</Key></Object></Delete>");
         refused("text<Delete/>");
+        refused("<Delete/>text");
+        refused("<Delete/><Delete/>");
     }
 
     #[test]

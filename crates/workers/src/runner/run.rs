@@ -242,9 +242,9 @@ impl Ticks {
     /// One tick, and the rest behind it that requests are owed; says whether another should follow.
     async fn considerate_tick(&self, run_id: &str) -> Result<bool, Fault> {
         let budget = &self.room.parts.budget;
-        let (began, begun) = (Instant::now(), budget.requests_begun());
+        let (started, requests) = (Instant::now(), budget.requests_begun());
         let more = self.tick(run_id).await?;
-        let rest = rest_for_requests(began.elapsed(), budget.requests_begun() - begun);
+        let rest = rest_for_requests(started.elapsed(), budget.requests_begun() - requests);
         if more && !rest.is_zero() && self.slot.scheduled.current().worker.is_patient() {
             tokio::time::sleep(rest).await;
         }
