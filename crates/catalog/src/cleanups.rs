@@ -36,6 +36,8 @@ pub struct ClaimedCleanups {
     pub cleanups: Vec<Cleanup>,
     /// When, by the catalog's clock, which also set the moments that the rows name; the host's may differ.
     pub at: Timestamp,
+    /// How long the first of them had been due.
+    pub waited: Duration,
 }
 
 /// A claim that was taken from whoever held it for too long.
@@ -117,7 +119,7 @@ pub(crate) const CLAIM: &str = "WITH chosen AS MATERIALIZED (SELECT id FROM clea
      WHERE backend_name = $1 AND due >= $5 AND due <= :now AND token IS NULL ORDER BY due, id LIMIT $2 /*skip*/) \
      UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN (SELECT id FROM chosen) \
      RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
-     size_bytes, reason, claimed_at";
+     size_bytes, reason, claimed_at, due";
 
 const PAGE: &str = "SELECT id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
      size_bytes, reason, last_error, due, claimed_by, created_at FROM cleanup_queue WHERE id > $1 \
@@ -154,7 +156,9 @@ pub(crate) fn number_of_attempts(row: &Row, column: usize) -> Result<u32, Error>
 
 fn claimed(rows: &[Row]) -> Result<ClaimedCleanups, Error> {
     let at = rows.first().map(|row| moment(row, 9)).transpose()?.unwrap_or(Timestamp::from_millis(0));
-    Ok(ClaimedCleanups { cleanups: rows.iter().map(cleanup).collect::<Result<_, _>>()?, at })
+    let dues = rows.iter().map(|row| moment(row, 10)).collect::<Result<Vec<_>, _>>()?;
+    let waited = dues.iter().min().map_or(Duration::ZERO, |due| at.since(*due));
+    Ok(ClaimedCleanups { cleanups: rows.iter().map(cleanup).collect::<Result<_, _>>()?, at, waited })
 }
 
 fn queued(row: &Row) -> Result<QueuedCleanup, Error> {

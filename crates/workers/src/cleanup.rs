@@ -83,6 +83,10 @@ impl Worker for Cleanup {
         "cleanup"
     }
 
+    fn is_patient(&self) -> bool {
+        true
+    }
+
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         let mut waiting = self.look().await?;
         if waiting.claims {

@@ -1,6 +1,7 @@
 //! What a worker did, and what the runner makes of it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use s3o_model::names::BackendName;
 use serde::Serialize;
@@ -18,6 +19,8 @@ pub struct Report {
     pub events: Vec<Event>,
     /// Whether more is waiting, so that the next tick should follow at once.
     pub more: bool,
+    /// How long the first of it had been due, where that matters.
+    pub waited: Duration,
 }
 
 impl Report {
@@ -44,6 +47,7 @@ impl Report {
         }
         self.events.extend(later.events);
         self.more = later.more;
+        self.waited = self.waited.max(later.waited);
     }
 }
 

@@ -47,8 +47,7 @@ pub trait Worker: Send + Sync {
     /// free again in time.
     async fn tick(&self, report: &mut Report) -> Result<(), Error>;
 
-    /// Whether its backlog can wait for requests: then it rests between full batches while they come. Not for those that
-    /// must keep up with what requests leave behind.
+    /// Whether its backlog can wait for requests: then it rests between full batches while they come.
     fn is_patient(&self) -> bool {
         false
     }

@@ -25,6 +25,8 @@ const REST_PER_REQUEST: Duration = Duration::from_millis(100);
 const REST_TICKS_MAX: u32 = 6;
 /// How long it rests for requests at most.
 const REST_MAX: Duration = Duration::from_secs(1);
+/// What has been due for so long rests for nobody: a queue that requests fill must not grow for ever.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Where instances stand to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -116,10 +118,11 @@ impl Schedule {
 }
 
 /// The rest between two full batches, for the requests that came during the first: a backlog of a million rows must not
-/// cost them much, and costs nobody anything where there are none.
-pub(crate) fn rest_for_requests(took: Duration, came: u64) -> Duration {
+/// cost them much, and costs nobody anything where there are none. The longer the work has waited, the shorter the rest.
+pub(crate) fn rest_for_requests(took: Duration, came: u64, waited: Duration) -> Duration {
     let owed = REST_PER_REQUEST.saturating_mul(u32::try_from(came).unwrap_or(u32::MAX));
-    owed.min(took.saturating_mul(REST_TICKS_MAX)).min(REST_MAX)
+    let rest = owed.min(took.saturating_mul(REST_TICKS_MAX)).min(REST_MAX);
+    rest.mul_f64(PATIENCE.saturating_sub(waited).div_duration_f64(PATIENCE))
 }
 
 #[cfg(test)]
@@ -129,7 +132,7 @@ mod tests {
     use s3o_catalog::WorkerState;
     use s3o_model::clock::Timestamp;
 
-    use super::{Kind, REST_MAX, REST_PER_REQUEST, REST_TICKS_MAX, Schedule, rest_for_requests};
+    use super::{Kind, PATIENCE, REST_MAX, REST_PER_REQUEST, REST_TICKS_MAX, Schedule, rest_for_requests};
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -221,9 +224,17 @@ mod tests {
     #[test]
     fn requests_that_come_during_a_backlog_are_owed_some_rest() {
         let took = Duration::from_millis(100);
+        let rest_for_requests = |took, came| super::rest_for_requests(took, came, Duration::ZERO);
         assert_eq!(rest_for_requests(took, 0), Duration::ZERO, "nobody is kept waiting");
         assert_eq!(rest_for_requests(took, 1), REST_PER_REQUEST, "a few cost a little");
         assert_eq!(rest_for_requests(took, 1000), took * REST_TICKS_MAX, "many never stop it");
         assert_eq!(rest_for_requests(HOUR, u64::MAX), REST_MAX);
+    }
+
+    #[test]
+    fn what_has_waited_long_rests_less_and_less() {
+        let rest = |waited| rest_for_requests(Duration::from_millis(100), 1000, waited);
+        assert_eq!(rest(PATIENCE / 2) * 2, rest(Duration::ZERO));
+        assert_eq!((rest(PATIENCE), rest(HOUR)), (Duration::ZERO, Duration::ZERO));
     }
 }

@@ -75,7 +75,8 @@ impl<'a> Lane<'a> {
     }
 
     async fn work_off(&self, batch: Batch<'_>, report: &mut Report) -> Result<(), Error> {
-        let Batch { claimed: ClaimedCleanups { cleanups: claimed, at }, token, hand } = batch;
+        let Batch { claimed: ClaimedCleanups { cleanups: claimed, at, waited }, token, hand } = batch;
+        report.waited = waited;
         let settings = &self.cleanup.settings;
         let attempts = attempt::all(self.backend.as_ref(), &claimed, settings.concurrency).await;
         let mut settlements = Vec::with_capacity(claimed.len());

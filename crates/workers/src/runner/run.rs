@@ -243,16 +243,16 @@ impl Ticks {
     async fn considerate_tick(&self, run_id: &str) -> Result<bool, Fault> {
         let budget = &self.room.parts.budget;
         let (started, requests) = (Instant::now(), budget.requests_begun());
-        let more = self.tick(run_id).await?;
-        let rest = rest_for_requests(started.elapsed(), budget.requests_begun() - requests);
+        let (more, waited) = self.tick(run_id).await?;
+        let rest = rest_for_requests(started.elapsed(), budget.requests_begun() - requests, waited);
         if more && !rest.is_zero() && self.slot.scheduled.current().worker.is_patient() {
             tokio::time::sleep(rest).await;
         }
         Ok(more)
     }
 
-    /// One tick; says whether another should follow at once.
-    async fn tick(&self, run_id: &str) -> Result<bool, Fault> {
+    /// One tick; says whether another should follow at once, and how long its work had waited.
+    async fn tick(&self, run_id: &str) -> Result<(bool, Duration), Fault> {
         let scheduled = self.slot.scheduled.current();
         let Schedule { kind, deadline, .. } = scheduled.schedule;
         // Between ticks others get their turn.
@@ -263,12 +263,12 @@ impl Ticks {
         let mut report = Report::default();
         let ticked = timeout(deadline, scheduled.worker.tick(&mut report)).await;
         drop(permit);
-        let (more, events) = (report.more, std::mem::take(&mut report.events));
+        let (more, waited, events) = (report.more, report.waited, std::mem::take(&mut report.events));
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).absorb(report);
         if !events.is_empty() {
             self.room.parts.observer.happened(self.slot.name, run_id, events).await;
         }
         ticked.map_err(|_| Fault::TooLong(deadline))??;
-        Ok(more)
+        Ok((more, waited))
     }
 }

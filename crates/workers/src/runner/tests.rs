@@ -271,7 +271,7 @@ async fn workers_go_on_while_requests_fill_the_process() {
 
 #[tokio::test(start_paused = true)]
 async fn a_patient_backlog_rests_for_requests() {
-    for (name, rest) in [("expiry", 6 * TENTH), ("cleanup", Duration::ZERO)] {
+    for (name, rest) in [("expiry", 6 * TENTH), ("watchdog", Duration::ZERO)] {
         let (house, probe) = (House::new(), Probe::new(name, [Act::Full(TENTH); 3]));
         let serving = house.serve(vec![probe.on(Kind::Shared, HOUR)]);
         let budget = Arc::clone(&house.budget);
