@@ -2,14 +2,17 @@
 
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
+import tracing
 from facts import body_of, read
 from polling import eventually
 from ports import free_ports
@@ -145,6 +148,9 @@ class TestConfiguration:
             ("unknown field", {"sevrer": {}}, "sevrer"),
             ("unset variable", {"admin": {"token": "${S3O_TEST_NEVER_SET}"}}, "S3O_TEST_NEVER_SET"),
             ("no such kind", {"backends": [{"name": "x", "kind": "tape"}]}, "kind"),
+            ("a bucket twice", {"buckets": [{"name": "twice", "dedup": True}, {"name": "twice"}]}, "buckets[1].name"),
+            ("no lease", {"write_path": {"pending_intents": {"min_age": "0s"}}}, "min_age"),
+            ("no time for uploads", {"cleanup_queue": {"multipart_stale_timeout": "0s"}}, "multipart_stale_timeout"),
         ],
         ids=lambda fault: fault[0],
     )
@@ -155,6 +161,14 @@ class TestConfiguration:
             done = run(command, "--config", "bad.yaml", folder=tmp_path)
             assert done.returncode == 2, done
             assert named in done.stdout + done.stderr, done
+
+    def test_a_file_that_is_none_is_refused_and_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe.yaml")
+        for path in ("pipe.yaml", "/dev/zero", "."):
+            for command in ("validate", "serve"):
+                done = run(command, "--config", path, folder=tmp_path)
+                assert done.returncode == 2, done
+                assert "not a regular file" in done.stdout + done.stderr, done
 
     def test_a_missing_file_and_bad_usage_exit_with_2(self, tmp_path):
         assert run("serve", "--config", "missing.yaml", folder=tmp_path).returncode == 2
@@ -244,3 +258,32 @@ def test_a_stop_while_it_starts_is_a_stop(own_server):
         server = own_server(f"server-{start}").spawn()
         eventually(server.log, COMMAND_SECONDS, message="nothing was printed")
         assert server.stop() == 0, server.log()
+
+
+def hears_hang_ups(process):
+    caught = re.search(r"SigCgt:\s+(\w+)", Path(f"/proc/{process.pid}/status").read_text()).group(1)
+    return int(caught, 16) & 1 << signal.SIGHUP - 1
+
+
+def test_a_hang_up_while_it_starts_is_heard_when_it_is_up(own_server):
+    for start in range(5):
+        server = own_server(f"server-{start}").spawn()
+        eventually(lambda: hears_hang_ups(server.process), COMMAND_SECONDS, 0.001, message="SIGHUP is not heard")
+        server.process.send_signal(signal.SIGHUP)
+        eventually(server.is_ready, COMMAND_SECONDS, message="it did not start")
+        eventually(lambda: "settings were read again" in server.log(), COMMAND_SECONDS, message="not read again")
+        assert server.stop() == 0, server.log()
+
+
+def test_signals_are_heard_before_anything_else_is_done(own_server, tmp_path):
+    """What comes before the file is read is the program itself being loaded."""
+    if not shutil.which("strace"):
+        pytest.fail("strace is not installed: run scripts/setup.sh")
+    server, output = own_server(), tmp_path / "trace"
+    server.start(wrapper=tracing.command(output, "rt_sigaction,openat"))
+    assert server.stop() == 0
+    trace = tracing.Trace(output.read_text(errors="replace"))
+    opened = trace.named(re.escape(server.config_path.name), "openat")[0].began
+    for name in ("SIGHUP", "SIGTERM", "SIGINT"):
+        taken = trace.named(rf"^\({name}, {{sa_handler=0x", "rt_sigaction")
+        assert taken and taken[0].ended < opened, name

@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import yaml
 
@@ -86,7 +88,7 @@ def test_a_bad_file_changes_nothing_and_every_fault_is_named(own_server):
     bad = {
         **server.config,
         "access_keys": [{"access_key_id": NEW.access_key}],
-        "buckets": [{"name": "configured"}, {"name": "NOT A BUCKET"}],
+        "buckets": [{"name": "configured"}, {"name": "NOT A BUCKET"}, {"name": "configured"}],
         "cleanup_queue": {"interval": "17 parsecs"},
         "surprise": 1,
     }
@@ -98,11 +100,74 @@ def test_a_bad_file_changes_nothing_and_every_fault_is_named(own_server):
         else:
             assert hang_up(server, text)["event"] == "config.refused", text
     first = told(server, "config.refused")[0]["error"]
-    for path in ("access_keys[0].secret_access_key", "buckets[1].name", "cleanup_queue.interval", "surprise"):
+    paths = ("access_keys[0].secret_access_key", "buckets[1].name", "buckets[2].name", "cleanup_queue.interval", "surprise")
+    for path in paths:
         assert path in first and path in server.log(), (path, first)
     assert {entry["Name"] for entry in server.s3().list_buckets()["Buckets"]} == {"first"}
     assert worker(server, "cleanup")["interval_seconds"] == before
     assert told(server, "config.reloaded") == []
+
+
+def put_while(server, act):
+    """PUTs on a connection of their own until `act` is done; returns its answer, and says that none of them waited."""
+    raw, done = server.raw(), threading.Event()
+    connection = raw.connect(timeout=SECONDS)
+
+    def go_on():
+        waits = []
+        while not done.is_set():
+            began = time.monotonic()
+            assert raw.request("PUT", "/first/beside", body=b"x", on=connection).status == 200
+            waits.append(time.monotonic() - began)
+        return waits
+
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(go_on)
+        try:
+            answer = act()
+        finally:
+            done.set()
+        waits = beside.result(SECONDS)
+    assert len(waits) > 5 and max(waits) < 3, waits
+    return answer
+
+
+def test_a_file_that_never_answers_or_never_ends_holds_nobody_up(own_server):
+    server = own_server().start()
+    server.s3().create_bucket(Bucket="first")
+    path = server.config_path
+
+    def refused_as(kind):
+        before = len(told(server, "config.refused"))
+        path.unlink()
+        os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+        os.kill(server.process.pid, signal.SIGHUP)
+        time.sleep(0.3)
+        return eventually(lambda: told(server, "config.refused")[before:], SECONDS, message="not refused")[-1]["error"]
+
+    for kind in ("pipe", "endless"):
+        assert "not a regular file" in put_while(server, lambda kind=kind: refused_as(kind)), kind
+    path.unlink()
+    assert "larger than 1 MiB" in hang_up(server, "#" * (1024 * 1024 + 1))["error"]
+    assert hang_up(server)["event"] == "config.reloaded"
+    assert server.stop() == 0
+
+
+def test_another_order_of_backends_needs_a_restart(own_server):
+    server = own_server()
+    server.config["backends"].append({"name": "second", "kind": "fs", "root": str(server.folder / "second")})
+    server.start().s3().create_bucket(Bucket="first")
+
+    def homes():
+        return {row[0] for row in server.rows("SELECT backend_name FROM object_locations")}
+
+    server.config["backends"].reverse()
+    assert hang_up(server)["needs_restart"] == ["backends"]
+    server.s3().put_object(Bucket="first", Key="k", Body=b"x")
+    assert homes() == {"disk"}
+    assert server.stop() == 0
+    server.start().s3().put_object(Bucket="first", Key="l", Body=b"y")
+    assert homes() == {"disk", "second"}
 
 
 def test_what_needs_a_restart_is_named_and_stays(own_server):

@@ -16,9 +16,9 @@ class Call:
     ended: int | None
 
 
-def command(output):
+def command(output, traced=TRACED):
     """The tracer as a wrapper; `-D` keeps the traced server our own child, so that signals reach it."""
-    return ["strace", "-D", "-f", "-y", "-s", "200", "-o", str(output), "-e", f"trace={TRACED}"]
+    return ["strace", "-D", "-f", "-y", "-s", "200", "-o", str(output), "-e", f"trace={traced}"]
 
 
 def parse(text):

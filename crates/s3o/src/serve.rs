@@ -1,5 +1,6 @@
 //! Serving: everything is opened, wired, run, and drained again.
 
+mod aside;
 mod control;
 mod lifecycle;
 mod open;
@@ -49,13 +50,14 @@ const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Serves until it is told to stop.
 pub fn run(arguments: &Serve) -> Result<(), Failure> {
-    let config = source::load(arguments)?;
-    let levels = logging::start(arguments.log_format, arguments.log.as_deref());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;
     runtime.block_on(async {
-        // Taken before anything else is done: who is asked to stop while it starts is not killed by it.
+        // Taken before anything else is done: who is asked to stop, or to read its settings again, while it starts is not
+        // killed by it.
         let signals = Signals::take().map_err(|error| Failure::of("cannot start", error))?;
+        let config = source::load(arguments)?;
+        let levels = logging::start(arguments.log_format, arguments.log.as_deref());
         serve(config, arguments, levels, signals).await
     })
 }

@@ -3,6 +3,7 @@
 
 mod cache;
 mod faults;
+mod file;
 mod read;
 mod restart;
 mod sections;
@@ -214,10 +215,9 @@ impl Config {
         Self::parse(&text, |_| None).expect("the built-in configuration is valid")
     }
 
-    /// Reads a configuration file.
+    /// Reads a configuration file: a regular one, of a mebibyte at most.
     pub fn load(path: &Path) -> Result<Self, Faults> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Faults::one("", format!("cannot read {}: {error}", path.display())))?;
+        let text = file::read(path).map_err(|why| Faults::one("", format!("cannot read {}: {why}", path.display())))?;
         Self::parse(&text, |name| std::env::var(name).ok())
     }
 

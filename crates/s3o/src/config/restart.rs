@@ -15,6 +15,7 @@ pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static
     kept.part("cache", &running.cache, &mut wanted.cache);
     kept.part("audit.path", &running.audit, &mut wanted.audit);
     let then = same_backends(&running.backends, &wanted.backends);
+    // Their order, too: writes go to the first with room.
     if !is_same_fleet(&running.backends, &wanted.backends) {
         kept.names.push("backends");
     }
@@ -38,7 +39,7 @@ impl Kept {
 
 fn is_same_fleet(running: &[BackendConfig], wanted: &[BackendConfig]) -> bool {
     running.len() == wanted.len()
-        && running.iter().all(|now| wanted.iter().any(|then| now.name == then.name && now.kind == then.kind))
+        && running.iter().zip(wanted).all(|(now, then)| now.name == then.name && now.kind == then.kind)
 }
 
 /// The backends that run, with the room that they are to have.
@@ -80,10 +81,21 @@ mod tests {
     fn everything_else_may_change() {
         let mut wanted = config(
             "buckets: [{name: photos}]\ncleanup_queue: {interval: 5s}\nserver: {max_object_size: 1MiB}\n\
-             backends: [{name: b, kind: fs, root: /b, quota: 1MiB}, {name: a, kind: fs, root: /a}]",
+             backends: [{name: a, kind: fs, root: /a}, {name: b, kind: fs, root: /b, quota: 1MiB}]",
         );
         assert_eq!(keep_until_restart(&config(RUNNING), &mut wanted), Vec::<&str>::new());
         assert_eq!(wanted.server.object_bytes_max, 1 << 20);
         assert_eq!(wanted.backends[1].quota_bytes, Some(1 << 20));
+    }
+
+    #[test]
+    fn another_order_of_backends_needs_a_restart() {
+        let running = config(RUNNING);
+        let mut wanted = config(
+            "backends: [{name: b, kind: fs, root: /b, quota: 1MiB}, {name: a, kind: fs, root: /a, quota: 1GiB}]",
+        );
+        assert_eq!(keep_until_restart(&running, &mut wanted), ["backends"]);
+        let room: Vec<_> = wanted.backends.iter().map(|backend| (backend.name.as_str(), backend.quota_bytes)).collect();
+        assert_eq!(room, [("a", Some(1 << 30)), ("b", Some(1 << 20))], "room is by name, the order stays");
     }
 }

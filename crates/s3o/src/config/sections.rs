@@ -31,6 +31,8 @@ const CONNECTIONS_MAX: usize = 1000;
 /// A shorter one ends with every pause of the machine, a longer one keeps work from being taken over.
 const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_hours(24);
+/// A lease is renewed every third of it; a shorter one runs out under the hands of whoever writes.
+const LEASE_MIN: Duration = Duration::from_millis(100);
 const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
@@ -65,18 +67,19 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
     routing.only("strategy", "pack");
     routing.finish();
     root.not_built(&NOT_BUILT);
-    check_backends(&root, &config);
+    check_names(&root, &config);
     root.finish();
     let faults = faults.into_inner();
     if faults.is_empty() { Ok(config) } else { Err(faults) }
 }
 
-fn check_backends(root: &Section<'_>, config: &Config) {
+fn check_names(root: &Section<'_>, config: &Config) {
     if config.backends.is_empty() {
         root.fault("backends", "at least one backend is needed");
     }
     once_each(root, "backends", "name");
     once_each(root, "access_keys", "access_key_id");
+    once_each(root, "buckets", "name");
 }
 
 /// Notes entries of a list that say the same as an earlier one in a field that names them.
@@ -234,6 +237,9 @@ fn intents(write_path: Section<'_>) -> Intents {
         batch_size: section.count("batch_size", 100),
         late_write_window: section.duration("late_write_window", HOUR),
     };
+    if intents.min_age < LEASE_MIN {
+        section.fault("min_age", "must be at least 100ms, or writes under way are taken for dead");
+    }
     section.finish();
     write_path.finish();
     intents
@@ -269,6 +275,9 @@ fn cleanup(section: Section<'_>) -> CleanupQueue {
     };
     if cleanup.retries.backoff.min > cleanup.retries.backoff.max {
         section.fault("backoff_min", "must not be longer than backoff_max");
+    }
+    if cleanup.multipart_stale_timeout.is_zero() {
+        section.fault("multipart_stale_timeout", "must be longer than nothing, or uploads in use are aborted");
     }
     section.finish();
     cleanup

@@ -116,6 +116,11 @@ fn a_bucket_may_keep_equal_content_once() {
 fn names_are_used_once() {
     let twice = "backends: [{name: a, kind: fs, root: x}, {name: a, kind: fs, root: y}]\n";
     assert!(parse(twice).expect_err("twice").contains("used twice"));
+    let buckets = parse(&format!("{DISK}buckets: [{{name: photos, dedup: true}}, {{name: logs}}, {{name: photos}}]\n"));
+    assert_eq!(buckets.expect_err("twice"), "buckets[2].name: \"photos\" is used twice");
+    let key = "{access_key_id: app, secret_access_key: s}";
+    let keys = parse(&format!("{DISK}access_keys: [{key}, {key}]\n"));
+    assert_eq!(keys.expect_err("twice"), "access_keys[1].access_key_id: \"app\" is used twice");
     assert!(parse("").expect_err("none").contains("at least one backend"));
 }
 
@@ -139,6 +144,12 @@ fn values_that_nobody_means_are_faults() {
     let faults = |settings: &str| parse(&format!("{DISK}{settings}")).expect_err("refused");
     assert!(faults("watchdog: {interval: 9223372036854775807ms}\n").contains("hundred years"));
     assert!(faults("cleanup_queue: {backoff_min: 1h, backoff_max: 1s}\n").contains("backoff_min"));
+    assert!(faults("write_path: {pending_intents: {min_age: 99ms}}\n").contains("min_age: must be at least 100ms"));
+    assert!(parse(&format!("{DISK}write_path: {{pending_intents: {{min_age: 100ms}}}}\n")).is_ok());
+    assert!(
+        faults("cleanup_queue: {multipart_stale_timeout: 0s}\n").contains("multipart_stale_timeout: must be longer")
+    );
+    assert!(parse(&format!("{DISK}cleanup_queue: {{multipart_stale_timeout: 1ms}}\n")).is_ok());
     let postgres = "database: {url: 'postgres://localhost/x', ";
     assert!(faults(&format!("{postgres}connections: 9223372036854775807}}\n")).contains("connections"));
     assert!(faults(&format!("{postgres}lock_timeout: 0s}}\n")).contains("lock_timeout"));

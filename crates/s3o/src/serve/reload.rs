@@ -13,6 +13,7 @@ use s3o_workers::{Identity, Runner};
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
+use super::aside::aside;
 use super::{Ground, open, source, workers};
 use crate::cli::{Failure, Serve};
 use crate::config::{Config, keep_until_restart};
@@ -38,9 +39,7 @@ impl Reload {
     /// Reads settings again at every hang-up, for as long as it is polled.
     pub async fn whenever_asked(mut self, mut hang_ups: Signal) {
         while hang_ups.recv().await.is_some() {
-            if let Err(error) = self.ground.audit.reopen() {
-                tracing::error!(%error, "the audit file was not opened again");
-            }
+            self.reopen_audit().await;
             match self.reload().await {
                 Ok(kept) => self.tell(&kept),
                 Err(failure) => self.refuse(&failure),
@@ -48,10 +47,17 @@ impl Reload {
         }
     }
 
+    async fn reopen_audit(&self) {
+        let audit = Arc::clone(&self.ground.audit);
+        let opened = aside("audit", move || audit.reopen()).await;
+        if let Err(error) = opened.and_then(|opened| opened.map_err(|error| Failure::of("audit", error))) {
+            tracing::error!(%error, "the audit file was not opened again");
+        }
+    }
+
     /// Puts the file in force; what would need a restart stays as it is and is named.
     async fn reload(&mut self) -> Result<Vec<&'static str>, Failure> {
-        let mut config = source::load(&self.arguments)?;
-        source::complete_credentials(&mut config, &self.arguments.data, self.ground.entropy.as_ref())?;
+        let mut config = source::read_again(&self.arguments, &self.ground.entropy).await?;
         let kept = keep_until_restart(&self.config, &mut config);
         self.enter(&config).await?;
         // From here on nothing can fail: all of it is in force, or none.

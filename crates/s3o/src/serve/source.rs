@@ -1,10 +1,12 @@
 //! Where settings come from: the file, the command line, and what was made on the first start.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use s3o_model::entropy::Entropy;
 use s3o_server::s3::{Access, AccessKey};
 
+use super::aside::aside;
 use crate::cli::{Failure, Serve};
 use crate::config::Config;
 use crate::credentials::Credentials;
@@ -18,6 +20,17 @@ pub(super) fn load(arguments: &Serve) -> Result<Config, Failure> {
     config.server.listen = arguments.listen.unwrap_or(config.server.listen);
     config.admin.listen = arguments.admin_listen.unwrap_or(config.admin.listen);
     Ok(config)
+}
+
+/// Everything that is set, as it stands now; on a thread that may wait for it.
+pub(super) async fn read_again(arguments: &Serve, entropy: &Arc<dyn Entropy>) -> Result<Config, Failure> {
+    let (arguments, entropy) = (arguments.clone(), Arc::clone(entropy));
+    let read = move || {
+        let mut config = load(&arguments)?;
+        complete_credentials(&mut config, &arguments.data, entropy.as_ref())?;
+        Ok(config)
+    };
+    aside("reading the settings", read).await?
 }
 
 /// Fills in the key pair and the token that the configuration leaves out; says whether it did.
