@@ -8,6 +8,7 @@ import pytest
 
 from facts import PART_BYTES_MIN, body_of, refused
 from polling import eventually
+from test_expiry import pass_away, put
 
 AUDIT_FILE = "s3o-data/audit.jsonl"
 
@@ -205,3 +206,19 @@ def test_nothing_is_lost_at_a_stop(server):
 
 def test_the_file_is_for_its_owner_alone(server):
     assert (server.folder / AUDIT_FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_what_an_answered_run_did_is_in_the_file_whatever_comes_next(own_server):
+    """The process is killed the moment that the report is there."""
+    server = own_server(settings={"expiry": {"interval": "1h", "batch_size": 20}, "buckets": [{"name": "bucket"}]})
+    for round_number in range(3):
+        s3, keys = server.start().s3(), {f"{round_number}-{number}" for number in range(50)}
+        for key in keys:
+            put(s3, "bucket", key)
+        pass_away(server, "bucket", *keys)
+        report = server.run_worker("expiry")
+        server.kill()
+        lines = [line for line in lines_of(server) if line.get("run_id") == report["run_id"]]
+        assert report["items"] == {"deleted": 50}
+        assert {line["key"] for line in lines if line["event"] == "expiry.deleted"} == keys
+        assert [line["items"] for line in lines if line["event"] == "worker.run"] == [report["items"]]

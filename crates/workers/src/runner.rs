@@ -56,11 +56,11 @@ pub trait Worker: Send + Sync {
 /// Hears of every run that did something or failed, and of what happened in it.
 #[async_trait]
 pub trait RunObserver: Send + Sync {
-    /// Things happened in a run that goes on.
+    /// Things happened in a run. It goes on when they were noted.
     async fn happened(&self, worker: &'static str, run_id: &str, events: Vec<Event>);
 
-    /// A run has ended.
-    fn observed(&self, run: &RunReport);
+    /// A run has ended. Whoever asked for it is answered when that was noted.
+    async fn observed(&self, run: &RunReport);
 }
 
 /// Nobody.
@@ -68,7 +68,7 @@ pub trait RunObserver: Send + Sync {
 impl RunObserver for () {
     async fn happened(&self, _worker: &'static str, _run_id: &str, _events: Vec<Event>) {}
 
-    fn observed(&self, _run: &RunReport) {}
+    async fn observed(&self, _run: &RunReport) {}
 }
 
 /// What a runner is made of.

@@ -2,7 +2,8 @@
 //!
 //! Requests do not wait for the disk: lines go to a bounded queue that one thread writes out. When
 //! the queue is full, those who wait can wait a moment for room; a line that is lost all the same
-//! is counted in `s3o_audit_dropped_total`, never passed over in silence.
+//! is counted in `s3o_audit_dropped_total`, never passed over in silence. A worker does wait: its run goes on, and ends,
+//! when what it did is in the file.
 
 mod queue;
 mod tail;
@@ -155,6 +156,11 @@ impl Audit {
         self.queue.flush();
     }
 
+    /// The same for those who must not hold up a thread.
+    async fn written(&self) {
+        self.queue.written().await;
+    }
+
     /// Writes out what is left and ends the writer; what is noted later is counted as lost.
     pub fn close(&self) {
         self.queue.close();
@@ -201,10 +207,12 @@ impl RunObserver for Audit {
             self.room().await;
             self.record(event.name, Cause::Run(run_id), worker, event);
         }
+        self.written().await;
     }
 
-    fn observed(&self, run: &RunReport) {
+    async fn observed(&self, run: &RunReport) {
         self.worker_run(run);
+        self.written().await;
     }
 }
 

@@ -67,6 +67,8 @@ pub(super) struct Queue {
     work: Condvar,
     /// Tells those who wait for the disk.
     written: Condvar,
+    /// Tells those of them who hold up no thread.
+    settled: Notify,
     /// Tells those who wait for room.
     freed: Notify,
 }
@@ -133,6 +135,33 @@ impl Queue {
         }
     }
 
+    /// The same without holding up a thread.
+    pub(super) async fn written(&self) {
+        let target = self.lock().lines_pushed;
+        let waiting = async {
+            loop {
+                let settled = self.settled.notified();
+                if !self.hurry_to(target) {
+                    return;
+                }
+                settled.await;
+            }
+        };
+        // A disk that does not answer shows in the lines that are lost behind it.
+        tokio::time::timeout(FLUSH_WAIT_MAX, waiting).await.unwrap_or_default();
+    }
+
+    /// Has the writer write without gathering, if so many lines are not written yet; says whether that is so.
+    fn hurry_to(&self, target: u64) -> bool {
+        let mut state = self.lock();
+        let owed = state.lines_written < target;
+        if owed {
+            state.hurry = true;
+            self.work.notify_one();
+        }
+        owed
+    }
+
     /// Takes no more lines; the writer ends when it has written the last.
     pub(super) fn close(&self) {
         self.lock().closed = true;
@@ -160,6 +189,7 @@ impl Queue {
     pub(super) fn settle(&self, lines: u64) {
         self.lock().lines_written += lines;
         self.written.notify_all();
+        self.settled.notify_waiters();
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use s3o_model::clock::{SystemClock, Timestamp};
-use s3o_workers::{Outcome, RunObserver as _, RunReport};
+use s3o_workers::{Event, Outcome, RunObserver as _, RunReport};
 use serde_json::{Value, json};
 
 use super::{Audit, Cause, Filter, text_of};
@@ -42,8 +42,8 @@ fn moments_sort_as_text() {
     assert_eq!(text(1_767_225_600_110), "2026-01-01T00:00:00.110Z");
 }
 
-#[test]
-fn runs_that_did_nothing_leave_no_line() {
+#[tokio::test]
+async fn runs_that_did_nothing_leave_no_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let audit = open(&path);
@@ -57,15 +57,26 @@ fn runs_that_did_nothing_leave_no_line() {
         error: None,
         holder: None,
     };
-    audit.observed(&run);
-    audit.observed(&RunReport { outcome: Outcome::Skipped, ..run.clone() });
-    audit.observed(&RunReport { items: BTreeMap::from([("success", 2)]), ..run.clone() });
-    audit.observed(&RunReport { outcome: Outcome::Error, error: Some("away".into()), ..run });
-    audit.close();
+    audit.observed(&run).await;
+    audit.observed(&RunReport { outcome: Outcome::Skipped, ..run.clone() }).await;
+    audit.observed(&RunReport { items: BTreeMap::from([("success", 2)]), ..run.clone() }).await;
+    audit.observed(&RunReport { outcome: Outcome::Error, error: Some("away".into()), ..run }).await;
     let found = lines(&path);
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(found[0]["items"]["success"], 2);
     assert_eq!((&found[1]["run_id"], &found[1]["error"]), (&json!("r"), &json!("away")));
+}
+
+#[tokio::test]
+async fn what_a_worker_did_is_in_the_file_before_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let audit = open(&path);
+    for tick in 1..=20 {
+        let events = (0..50).map(|_| Event::new("expiry.deleted")).collect();
+        audit.happened("expiry", "r", events).await;
+        assert_eq!(lines(&path).len(), tick * 50);
+    }
 }
 
 #[test]

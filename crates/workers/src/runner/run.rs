@@ -170,7 +170,7 @@ impl Room {
             tracing::warn!(worker, run_id, %error, "worker run not recorded");
         }
         if report.is_notable() {
-            self.parts.observer.observed(report);
+            self.parts.observer.observed(report).await;
         }
     }
 

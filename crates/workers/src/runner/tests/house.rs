@@ -137,7 +137,7 @@ impl RunObserver for Ears {
         self.happened.lock().expect("no panic inside").extend(told);
     }
 
-    fn observed(&self, run: &RunReport) {
+    async fn observed(&self, run: &RunReport) {
         let panics = std::mem::take(&mut *self.panics.lock().expect("no panic inside"));
         assert!(!panics, "told to");
         self.heard.lock().expect("no panic inside").push(run.clone());
