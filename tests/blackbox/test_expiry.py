@@ -217,6 +217,22 @@ def test_what_expired_keeps_no_bucket(server, s3, new_bucket):
         s3.head_bucket(Bucket=bucket)
 
 
+def test_what_goes_with_its_bucket_is_audited_too(own_server):
+    server = own_server(settings=SETTINGS).start()
+    s3, keys = server.s3(), [f"k{number}" for number in range(20)]
+    s3.create_bucket(Bucket="doomed")
+    for key in keys:
+        put(s3, "doomed", key)
+    pass_away(server, "doomed", *keys)
+    answer = s3.delete_bucket(Bucket="doomed")
+    eventually(lambda: audited(server, "s3.DeleteBucket"), 10, message="not audited")
+    gone = audited(server, "expiry.deleted")
+    assert sorted(line["key"] for line in gone) == sorted(keys)
+    cause = answer["ResponseMetadata"]["RequestId"]
+    assert {(line["bucket"], line["size_bytes"], line["request_id"]) for line in gone} == {("doomed", 4, cause)}
+    assert {line["actor"] for line in gone} == {audited(server, "s3.DeleteBucket")[0]["actor"]}
+
+
 # What becomes of the bytes
 
 SETTINGS = {

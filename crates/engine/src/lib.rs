@@ -41,3 +41,4 @@ pub use metrics::IntentMetrics;
 pub use put_object::{Declared, PutObject, Stored, Trailer};
 pub use reread::reread;
 pub use s3o_backend::{BodyError, ByteStream};
+pub use s3o_catalog::ExpiredObject;

@@ -47,8 +47,13 @@ pub trait Expiries: Send + Sync {
     /// Whether a bucket holds objects that have not expired.
     async fn has_live_objects(&self, bucket: BucketId) -> Result<bool, Error>;
 
-    /// Removes up to `limit` expired objects of a bucket, whoever has claimed them; says how many.
-    async fn remove_expired_in(&self, bucket: BucketId, limit: usize, token: ClaimToken) -> Result<usize, Error>;
+    /// Removes up to `limit` expired objects of a bucket, whoever has claimed them; says which.
+    async fn remove_expired_in(
+        &self,
+        bucket: BucketId,
+        limit: usize,
+        token: ClaimToken,
+    ) -> Result<Vec<ExpiredObject>, Error>;
 }
 
 /// The present moment, and the earliest expiry from `$1` on that has passed.
@@ -120,11 +125,17 @@ impl Expiries for Catalog {
         Ok(!self.read(LIVE, params![bucket]).await?.is_empty())
     }
 
-    async fn remove_expired_in(&self, bucket: BucketId, limit: usize, token: ClaimToken) -> Result<usize, Error> {
+    async fn remove_expired_in(
+        &self,
+        bucket: BucketId,
+        limit: usize,
+        token: ClaimToken,
+    ) -> Result<Vec<ExpiredObject>, Error> {
         let mut unit = Unit::new("remove_expired_in");
         unit.run(MARK_EXPIRED_IN, params![bucket, limit, token]);
-        let gone = remove_marked(&mut unit, token, Reason::Expiry);
-        Ok(self.write(unit).await?[gone].changed)
+        let marked = unit.run(LOCK_CLAIMED, params![token]);
+        remove_marked(&mut unit, token, Reason::Expiry);
+        self.write(unit).await?[marked].rows.iter().map(expired_object).collect()
     }
 }
 

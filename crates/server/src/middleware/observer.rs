@@ -77,6 +77,12 @@ impl Observer {
         }
     }
 
+    /// Where requests are audited.
+    #[must_use]
+    pub fn audit(&self) -> Arc<Audit> {
+        Arc::clone(&self.audit)
+    }
+
     /// Counts a request that found no place.
     pub fn count_rejection(&self) {
         self.metrics.reject();

@@ -1,7 +1,9 @@
 //! Operations on buckets themselves.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue};
-use s3o_engine::Created;
+use s3o_engine::{Created, ExpiredObject};
 use s3o_model::bucket::Bucket as StoredBucket;
 use s3s::dto::{
     Bucket, BucketLocationConstraint, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
@@ -9,12 +11,15 @@ use s3s::dto::{
     HeadBucketInput, HeadBucketOutput, ListBucketsInput, ListBucketsOutput,
 };
 use s3s::{S3Request, S3Response};
+use serde_json::json;
 
 use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::owner::owner;
 use super::refusal::Refusal;
 use super::{names, times, tokens};
+use crate::audit::{Audit, Cause};
+use crate::middleware::RequestNotes;
 
 /// The region that S3 treats as the one without a name.
 const NAMELESS_REGION: &str = "us-east-1";
@@ -88,8 +93,18 @@ fn check_constraint(constraint: Option<&str>, region: &str) -> Result<(), Refusa
 
 /// Removes an empty bucket.
 pub async fn delete(door: &Door, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
-    door.engine.delete_bucket(&names::bucket(&request.input.bucket)?).await.map_err(refuse)?;
+    let (audit, notes) = (Arc::clone(&door.audit), request.extensions.get::<RequestNotes>().cloned());
+    let tell = move |gone: Vec<ExpiredObject>| gone.iter().for_each(|gone| record(&audit, notes.as_ref(), gone));
+    door.engine.delete_bucket(&names::bucket(&request.input.bucket)?, tell).await.map_err(refuse)?;
     Ok(S3Response::new(DeleteBucketOutput::default()))
+}
+
+/// Notes an expired object that went with its bucket, like one that went by itself.
+fn record(audit: &Audit, notes: Option<&RequestNotes>, gone: &ExpiredObject) {
+    let cause = notes.map_or(Cause::Program, |notes| Cause::Request(notes.request_id()));
+    let actor = notes.and_then(RequestNotes::subject).map_or("engine", |subject| &subject.access_key_id);
+    let fields = json!({"bucket": gone.bucket, "key": gone.key, "size_bytes": gone.size_bytes});
+    audit.record("expiry.deleted", cause, actor, &fields);
 }
 
 /// Tells whether a bucket is there.

@@ -12,6 +12,7 @@ use super::{
     acl, bucket_tagging, buckets, copy_object, delete_object, delete_objects, get_object, lifecycle, list_objects,
     multipart, object_attributes, object_tagging, put_object,
 };
+use crate::audit::Audit;
 
 /// Answers S3 operations from the engine.
 #[derive(Clone)]
@@ -22,6 +23,8 @@ pub struct Door {
     pub keys: SharedKeys,
     /// The region that buckets are in.
     pub region: String,
+    /// Who hears of what an operation removes besides what it was asked to.
+    pub audit: Arc<Audit>,
 }
 
 /// The answer to an operation.

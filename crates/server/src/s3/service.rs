@@ -55,7 +55,7 @@ pub struct Service {
 /// Builds the S3 door.
 #[must_use]
 pub fn service(engine: Arc<Engine>, keys: SharedKeys, options: S3Options, observer: Observer) -> Service {
-    let door = Door { engine, keys: keys.clone(), region: options.region };
+    let door = Door { engine, keys: keys.clone(), region: options.region, audit: observer.audit() };
     let domain = options.domain.as_deref().map(Domain::new);
     let behind = builder(&door, keys.clone(), domain.clone()).build();
     let mut front = builder(&door, keys, domain.clone());
