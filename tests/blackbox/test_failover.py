@@ -38,9 +38,10 @@ def test_a_write_goes_elsewhere_while_its_store_is_away(server, gate):
     s3.put_object(Bucket="bucket", Key="before", Body=body_of(1000, "before"))
     assert homes(server) == {store}
     gate.shut()
-    # The first one may find a connection that still stands, and its body is gone before anybody knows.
     raw = server.raw()
-    eventually(lambda: raw.request("PUT", f"/bucket/{KEY}", body=body_of(1000, KEY)).status == 200, 10)
+    assert raw.request("PUT", f"/bucket/{KEY}", body=body_of(1000, KEY)).status == 200
+    # A large one may find a connection that still stands, and its body is gone before anybody knows.
+    eventually(lambda: raw.request("PUT", "/bucket/large", body=body_of(200_000)).status == 200, 10)
     multipart(s3, "bucket", "joined", [body_of(PART_BYTES_MIN), b"end"])
     assert read(s3, "bucket", KEY) == body_of(1000, KEY)
     assert homes(server) == {store, "disk"}
@@ -56,4 +57,27 @@ def test_what_fits_nowhere_else_is_not_refused_for_good(server, gate):
         server.s3().put_object(Bucket="bucket", Key="large", Body=body_of(7 * 1024 * 1024))
     gate.open()
     server.s3().put_object(Bucket="bucket", Key="large", Body=body_of(7 * 1024 * 1024))
+    settle(server)
+
+
+def test_a_write_goes_elsewhere_while_its_disk_is_away(own_server):
+    """Whatever its size: a small body is kept, and for a large one the disk is visited before any of it is taken."""
+    server = own_server(settings=QUICK)
+    server.config["backends"].append({"name": "second", "kind": "fs", "root": str(server.folder / "second")})
+    s3 = server.start().s3()
+    s3.create_bucket(Bucket="bucket")
+    s3.put_object(Bucket="bucket", Key="before", Body=b"before")
+    assert homes(server) == {"disk"}
+    away = server.root.rename(server.root.with_suffix(".away"))
+    raw, sizes = server.raw(), (0, 1, 128 * 1024, 128 * 1024 + 1, 1024 * 1024, 3 * 1024 * 1024)
+    for size in sizes:
+        assert raw.request("PUT", f"/bucket/{size}", body=body_of(size)).status == 200, size
+    multipart(s3, "bucket", "joined", [body_of(PART_BYTES_MIN), b"end"])
+    with refused("ServiceUnavailable", 503):
+        read(s3, "bucket", "before")
+    assert homes(server) == {"disk", "second"}
+    away.rename(server.root)
+    assert read(s3, "bucket", "before") == b"before"
+    for size in sizes:
+        assert read(s3, "bucket", str(size)) == body_of(size)
     settle(server)

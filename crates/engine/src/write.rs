@@ -120,7 +120,7 @@ impl Engine {
         if let Some(pinned) = self.pin(&target, &declared).await? {
             return self.compare(&target, pinned, body, declared).await;
         }
-        let source = Source::new(body);
+        let source = Source::new(body, target.size_bytes);
         let mut away = Away::default();
         loop {
             let staged = match self.stage(&target, &away.backends).await {
@@ -136,7 +136,7 @@ impl Engine {
                 Err(error) => {
                     let late = late_after(&error, self.settings().late_write_window);
                     self.give_up(&staged, Ended { late, ..Ended::default() }).await;
-                    let elsewhere = matches!(error, BackendError::Away(_)) && source.is_untouched();
+                    let elsewhere = matches!(error, BackendError::Away(_)) && source.is_whole();
                     if !elsewhere {
                         return Err(error.into());
                     }

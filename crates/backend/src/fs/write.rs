@@ -21,10 +21,14 @@ use super::{Shared, blocking};
 use crate::hex::hex;
 use crate::{ByteStream, DRAFTS, Error, Written, body};
 
-/// Bodies up to this size are collected and written by one blocking call.
-const COLLECTED_BYTES_MAX: u64 = 1024 * 1024;
+/// Bodies up to this size are collected and written by one blocking call. For larger ones the disk is visited before their
+/// first byte is taken: if it is not there, another backend can still have them.
+const COLLECTED_BYTES_MAX: u64 = 128 * 1024;
 
-/// How much of a larger body is gathered before the disk is visited.
+/// Bodies up to this size are gathered whole behind that visit.
+const GATHERED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How much of a larger body is gathered before the disk is visited again.
 const BATCH_BYTES: usize = 256 * 1024;
 
 /// The name of a key's draft, the same for whoever looks for it later.
@@ -45,7 +49,8 @@ pub(super) async fn put(shared: Arc<Shared>, key: String, size_bytes: u64, body:
         })
         .await?;
     } else {
-        stream(shared, key, body::exactly(body, size_bytes)).await?;
+        let batch_bytes_max = if size_bytes <= GATHERED_BYTES_MAX { usize::MAX } else { BATCH_BYTES };
+        stream(shared, key, body::exactly(body, size_bytes), batch_bytes_max).await?;
     }
     Ok(Written { size_bytes, etag: None, version_id: None })
 }
@@ -60,7 +65,7 @@ pub(super) fn replace(shared: &Shared, key: &str, bytes: &[u8]) -> Result<(), Er
 
 /// Streams a body into a draft. The disk is visited for each batch of chunks and never waits for the
 /// sender: a thread that waited would be one less for everybody else's reads and writes.
-async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream) -> Result<(), Error> {
+async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream, batch_bytes_max: usize) -> Result<(), Error> {
     let (place, name) = (Arc::clone(&shared), draft_name(&key));
     let mut draft = blocking(move || Draft::start(&place, &name, Exists::Refused)).await?;
     let (mut batch, mut batch_bytes) = (Vec::new(), 0);
@@ -68,7 +73,7 @@ async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream) -> Resul
         let chunk = chunk?;
         batch_bytes += chunk.len();
         batch.push(chunk);
-        if batch_bytes >= BATCH_BYTES {
+        if batch_bytes >= batch_bytes_max {
             let full = std::mem::take(&mut batch);
             draft = blocking(move || draft.append_all(&full)).await?;
             batch_bytes = 0;
