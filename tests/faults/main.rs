@@ -1,6 +1,7 @@
 //! Faults on purpose: every backend call of every operation fails in turn, and each time the end
 //! state must be the same as after a good day: what was acknowledged is there, and nothing else is.
 
+mod bad_copies;
 mod cached;
 mod counts;
 mod dead_letters;

@@ -11,6 +11,7 @@ mod condemned;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contents;
+mod copies;
 mod dead_letters;
 pub mod driver;
 mod error;
@@ -41,6 +42,7 @@ pub use cleanups::look::{Ages, Waiting};
 pub use cleanups::{ClaimedCleanups, Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use condemned::CondemnedObserver;
 pub use contents::Contents;
+pub use copies::{Copies, CopyProver};
 pub use dead_letters::{DeadLetters, Discard};
 pub use driver::postgres::{Postgres, PostgresOptions};
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};
@@ -68,13 +70,19 @@ pub struct Catalog {
     driver: Arc<dyn Driver>,
     low_waters: low_water::LowWaters,
     condemned: condemned::Listener,
+    eyes: copies::Eyes,
 }
 
 impl Catalog {
     /// A catalog over this driver.
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
-        Self { driver, low_waters: low_water::LowWaters::default(), condemned: condemned::Listener::default() }
+        Self {
+            driver,
+            low_waters: low_water::LowWaters::default(),
+            condemned: condemned::Listener::default(),
+            eyes: copies::Eyes::default(),
+        }
     }
 
     /// What the driver has done so far.

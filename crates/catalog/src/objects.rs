@@ -22,6 +22,7 @@ use s3o_model::object::{ListedObject, Object, Tags};
 
 pub(crate) use delete::remove_marked;
 pub use expire::{ExpiredObject, Expiries};
+pub(crate) use resolve::location;
 pub use stuck::{StuckObject, StuckObjects};
 pub use upsert::PutRow;
 use upsert::insert_object;

@@ -1,14 +1,18 @@
 //! Content that a bucket keeps once: found by digest and size, joined by whoever writes the same bytes again.
 //!
 //! Live content wins. Whoever joins it counts one more reference, and its own copy of the bytes goes, unless no copy of
-//! the old is known to be good: then the new one takes its place. Condemned content is not seen, and nothing brings it
-//! back: a write that meets it makes content of its own.
+//! the old is known to be good: then the new one takes its place. What is taken to be good is looked at first
+//! ([`copies`](crate::copies)); where nobody can tell, nothing is joined, and the bytes are content of their own.
+//! Condemned content is not seen, and nothing brings it back: a write that meets it makes content of its own.
 
+use s3o_model::content::Location;
 use s3o_model::etag::{Md5, Sha256};
 use s3o_model::ids::{BucketId, ContentId};
+use s3o_model::proof::Proof;
 
 use crate::error::{Error, Verdict};
 use crate::landed::Landed;
+use crate::objects::location;
 use crate::release::Release;
 use crate::unit::{Unit, Value};
 use crate::{Catalog, params};
@@ -31,6 +35,17 @@ pub(crate) struct Body {
     pub size_bytes: u64,
 }
 
+/// Live content that a bucket keeps once.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// The content.
+    pub content: ContentId,
+    /// How many bytes it has.
+    pub size_bytes: u64,
+    /// Its copies that are taken to be good.
+    pub copies: Vec<Location>,
+}
+
 /// What becomes of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Becomes {
@@ -42,8 +57,9 @@ pub(crate) enum Becomes {
     Pinned(ContentId),
 }
 
-const KNOWN: &str = "SELECT id FROM contents WHERE dedup_bucket = $1 AND sha256 = $2 AND size_bytes = $3 \
-     AND state = 'live'";
+const KNOWN: &str = "SELECT c.id, l.backend_name, l.physical_key FROM contents c \
+     LEFT JOIN object_locations l ON l.content_id = c.id AND l.state = 'present' \
+     WHERE c.dedup_bucket = $1 AND c.sha256 = $2 AND c.size_bytes = $3 AND c.state = 'live' ORDER BY l.backend_name";
 
 const INSERT: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count) \
      VALUES ($1, 'whole', $2, $3, $4, 1)";
@@ -224,9 +240,11 @@ impl Catalog {
         bucket: BucketId,
         sha256: Sha256,
         size_bytes: u64,
-    ) -> Result<Option<ContentId>, Error> {
-        let found = self.read(KNOWN, params![bucket, sha256.to_string(), size_bytes]).await?;
-        found.first().map(|row| row.parse(0)).transpose()
+    ) -> Result<Option<Known>, Error> {
+        let rows = self.read(KNOWN, params![bucket, sha256.to_string(), size_bytes]).await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let copies = rows.iter().filter_map(|row| location(row, 1).transpose()).collect::<Result<_, _>>()?;
+        Ok(Some(Known { content: first.parse(0)?, size_bytes, copies }))
     }
 
     /// What becomes of landed bytes, as things stand.
@@ -235,7 +253,12 @@ impl Catalog {
             (Landed::Pinned { content, .. }, _, _) => Ok(Becomes::Pinned(*content)),
             (_, Some(bucket), Some(sha256)) => {
                 let known = self.known_content(bucket, sha256, body.size_bytes).await?;
-                Ok(known.map_or(Becomes::Fresh(Some(bucket)), Becomes::Joined))
+                let Some(known) = known else { return Ok(Becomes::Fresh(Some(bucket))) };
+                Ok(match self.prove(&known).await? {
+                    Proof::Good | Proof::Bad => Becomes::Joined(known.content),
+                    // What was sent just now must not depend on what may never come back.
+                    Proof::Unclear => Becomes::Fresh(None),
+                })
             }
             _ => Ok(Becomes::Fresh(None)),
         }

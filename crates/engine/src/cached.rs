@@ -56,32 +56,43 @@ impl Engine {
         }
     }
 
-    /// A copy that is not what was written is passed over for the next one.
+    /// Each copy by itself, so that it is known which one is not what was written; it is passed over for the next one.
     async fn load_whole(&self, object: &Object, whole: &WholeContent) -> Result<Bytes, Error> {
-        let mut locations = whole.locations.clone();
-        for _ in 0..locations.len().max(1) {
-            let source = Source::Whole { locations: locations.clone() };
-            let body = self.read_all(source, object.size_bytes).await?;
-            if digest(&body).await? == whole.md5 {
-                return Ok(body);
+        let (content, size_bytes) = (object.content, object.size_bytes);
+        let mut failure = Error::Damaged("no copy of the content is known".to_owned());
+        for copy in &whole.locations {
+            let source = Source::Whole { content, size_bytes, locations: vec![copy.clone()] };
+            match self.read_all(source, size_bytes).await {
+                Ok(body) if digest(&body).await? == whole.md5 => return Ok(body),
+                Ok(_) => {
+                    self.suspect(content, copy).await;
+                    failure = Error::Damaged("no copy is what was written".to_owned());
+                }
+                Err(error) => failure = error,
             }
-            tracing::warn!(content = %object.content, first = ?locations.first(), "bytes are not what was written");
-            locations.rotate_left(1);
         }
-        Err(Error::Damaged("no copy is what was written".to_owned()))
+        Err(failure)
     }
 
     /// The digests of the parts make the `ETag`, so the `ETag` tells whether all parts are right.
     async fn load_joined(&self, object: &Object) -> Result<Bytes, Error> {
-        let body = self.read_all(Source::Joined { content: object.content }, object.size_bytes).await?;
+        // Before the bytes: a copy that took the place of a bad one meanwhile is not the one that was read.
         let parts = self.objects.numbered_pieces(object.content, 0, PART_NUMBER_MAX as usize).await?.pieces;
+        let body = self.read_all(Source::Joined { content: object.content }, object.size_bytes).await?;
         let mut digests = Vec::with_capacity(parts.len() * 16);
         for part in &parts {
             let range = ByteRange { start: part.start, length: part.length };
             if range.end() > object.size_bytes {
                 return Err(Error::Damaged("a part lies outside its object".to_owned()));
             }
-            digests.extend_from_slice(&digest(&cut(&body, range)).await?.0);
+            let read = digest(&cut(&body, range)).await?;
+            if let [copy] = part.locations.as_slice()
+                && part.is_whole()
+                && read != part.whole_md5
+            {
+                self.suspect(part.whole, copy).await;
+            }
+            digests.extend_from_slice(&read.0);
         }
         if ETag::of_parts(md5_of(&digests), parts.len()) != object.etag {
             return Err(Error::Damaged("the parts are not what was written".to_owned()));

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use s3o_backend::fleet::Fleet;
 use s3o_cache::Cache;
-use s3o_catalog::{Buckets, Catalog, Committed, Expiries, Intents, Lifecycles, Objects, Quotas, Resolved, Uploads};
+use s3o_catalog::{
+    Buckets, Catalog, Committed, Copies, Expiries, Intents, Lifecycles, Objects, Quotas, Resolved, Uploads,
+};
 use s3o_model::bucket::{Bucket, BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::{IdSource, InstanceId};
@@ -21,6 +23,7 @@ use crate::cached::Forgetting;
 use crate::departure::Rules;
 use crate::leases::Leases;
 use crate::metrics::IntentMetrics;
+use crate::proof::Looks;
 use crate::tasks::Tasks;
 
 /// How the engine works.
@@ -88,6 +91,8 @@ pub struct Engine {
     pub(crate) intents: Arc<dyn Intents>,
     pub(crate) quotas: Arc<dyn Quotas>,
     pub(crate) lifecycles: Arc<dyn Lifecycles>,
+    pub(crate) copies: Arc<dyn Copies>,
+    pub(crate) looks: Arc<Looks>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ids: IdSource,
     pub(crate) instance: InstanceId,
@@ -114,6 +119,8 @@ impl Engine {
         if let Some(cache) = &cache {
             catalog.tell_of_condemned(Arc::new(Forgetting(Arc::clone(cache))));
         }
+        let looks = Arc::new(Looks { fleet: fleet.clone(), catalog: Arc::downgrade(&catalog) });
+        catalog.prove_by(looks.clone());
         Self {
             buckets: catalog.clone(),
             objects: catalog.clone(),
@@ -121,7 +128,9 @@ impl Engine {
             uploads: catalog.clone(),
             intents: catalog.clone(),
             quotas: catalog.clone(),
-            lifecycles: catalog,
+            lifecycles: catalog.clone(),
+            copies: catalog,
+            looks,
             fleet,
             ids,
             instance,

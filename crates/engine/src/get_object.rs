@@ -54,7 +54,9 @@ impl Engine {
 pub(crate) fn source_of(resolved: Resolved) -> Result<Source, Error> {
     let object = resolved.object.ok_or(Error::NoSuchKey)?;
     Ok(match resolved.whole {
-        Some(whole) => Source::Whole { locations: whole.locations },
+        Some(whole) => {
+            Source::Whole { content: object.content, size_bytes: object.size_bytes, locations: whole.locations }
+        }
         None => Source::Joined { content: object.content },
     })
 }

@@ -23,6 +23,7 @@ mod list_objects;
 mod metrics;
 pub mod multipart;
 mod object_tags;
+mod proof;
 mod put_object;
 mod read;
 mod reread;

@@ -19,8 +19,8 @@ const PIECES_PAGE: usize = 100;
 /// Where bytes are.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// In one piece, at each of these places.
-    Whole { locations: Vec<Location> },
+    /// In one piece of so many bytes, at each of these places.
+    Whole { content: ContentId, size_bytes: u64, locations: Vec<Location> },
     /// In the pieces of joined content.
     Joined { content: ContentId },
 }
@@ -28,6 +28,9 @@ pub(crate) enum Source {
 /// Bytes of one physical copy that are still to be sent.
 #[derive(Debug, Clone)]
 struct Segment {
+    /// The whole content that they are of, and its length.
+    content: ContentId,
+    size_bytes: u64,
     locations: VecDeque<Location>,
     span: Span,
 }
@@ -36,7 +39,8 @@ impl Segment {
     fn of_piece(piece: &Piece, range: ByteRange) -> Option<Self> {
         let overlap = range.overlap(piece.start, piece.length)?;
         let span = Span { offset: piece.offset + (overlap.start - piece.start), length: overlap.length };
-        Some(Self { locations: piece.locations.clone().into(), span })
+        let (content, size_bytes) = (piece.whole, piece.whole_bytes);
+        Some(Self { content, size_bytes, locations: piece.locations.clone().into(), span })
     }
 
     fn advance(&mut self, bytes: u64) {
@@ -91,6 +95,7 @@ impl Engine {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     log_copy(&location, &error);
+                    self.doubt(segment.content, &location, segment.size_bytes, &error).await;
                     failure = self.judge_copy(&location, error);
                 }
             }
@@ -118,9 +123,9 @@ impl Reading {
     fn new(engine: Engine, source: Source, range: ByteRange) -> Self {
         let (unplanned, planned) = match source {
             Source::Joined { content } => (Some((content, range)), VecDeque::new()),
-            Source::Whole { locations } => {
+            Source::Whole { content, size_bytes, locations } => {
                 let span = Span { offset: range.start, length: range.length };
-                (None, VecDeque::from([Segment { locations: locations.into(), span }]))
+                (None, VecDeque::from([Segment { content, size_bytes, locations: locations.into(), span }]))
             }
         };
         Self { engine, unplanned, planned, current: None }

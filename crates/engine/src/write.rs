@@ -239,15 +239,18 @@ impl Engine {
             Ok(dropped) if dropped.was_open => {
                 self.metrics.resolved("dropped");
                 self.ring_for_cleanup();
-                return Fate::NotCommitted;
+                Fate::NotCommitted
             }
             Ok(_) => {
                 self.requeue(staged, ended).await;
-                return Fate::Fenced;
+                Fate::Fenced
             }
-            Err(error) => tracing::warn!(%error, intent = %staged.intent.id, "intent left to the reaper"),
+            // Nobody can tell whether the reaper has it: whatever was wrong with the commit may be its doing.
+            Err(error) => {
+                tracing::warn!(%error, intent = %staged.intent.id, "intent left to the reaper");
+                Fate::Fenced
+            }
         }
-        Fate::NotCommitted
     }
 
     /// What to do when a commit of written bytes failed; an answer that was lost is looked up.
@@ -320,8 +323,8 @@ pub(crate) enum Fate {
     Committed,
     /// It did not, or nobody can tell and the client must ask again.
     NotCommitted,
-    /// It did not, and whatever else was wrong with it: the reaper has taken the write, and may
-    /// have finished it.
+    /// It did not, and whatever else was wrong with it: the reaper has taken the write, or may
+    /// have, and may have finished it.
     Fenced,
     /// It did not: the bytes that were there are not known to be good any more.
     Stale,

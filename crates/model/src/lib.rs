@@ -26,6 +26,7 @@ pub mod names;
 pub mod object;
 pub mod physical_key;
 pub mod placement;
+pub mod proof;
 pub mod quota;
 pub mod range;
 pub mod recovery;

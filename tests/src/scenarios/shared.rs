@@ -39,6 +39,15 @@ fn known(house: &House) -> Work<'_> {
     Box::pin(put(house, "b", KNOWN, Said::Nothing))
 }
 
+/// Somebody took its copy for a bad one; it is not, so that it is read whatever happens.
+fn suspected(house: &House) -> Work<'_> {
+    Box::pin(async {
+        put(house, "b", KNOWN, Said::Nothing).await?;
+        house.change("UPDATE object_locations SET state = 'suspect'").await;
+        Ok(())
+    })
+}
+
 fn known_twice(house: &House) -> Work<'_> {
     Box::pin(async {
         put(house, "a", KNOWN, Said::Nothing).await?;
@@ -100,12 +109,15 @@ const fn rewrite(name: &'static str, act: for<'a> fn(&'a House) -> Work<'a>) -> 
 }
 
 /// All of them.
-pub(super) const ONCE: [Scenario; 8] = [
+pub(super) const ONCE: [Scenario; 11] = [
     write("put of known content, announced", announced),
     write("put of known content, finished by whoever finds it", declared),
     write("put of known content", undeclared),
     rewrite("overwrite by the same, announced", announced),
     rewrite("overwrite by the same", undeclared),
+    Scenario { prepare: suspected, ..write("put over a suspect copy, announced", announced) },
+    Scenario { prepare: suspected, ..write("put over a suspect copy, finished by whoever finds it", declared) },
+    Scenario { prepare: suspected, ..write("put over a suspect copy", undeclared) },
     Scenario {
         prepare: known_twice,
         after: || with_known(holds("a", None)),

@@ -10,6 +10,7 @@ pub mod buckets;
 pub mod cleanups;
 pub mod condemned;
 pub mod contents;
+pub mod copies;
 pub mod dead_letters;
 pub mod expired;
 pub mod expiries;
@@ -135,6 +136,10 @@ macro_rules! conformance {
                 a_pin_given_up_was_the_last, a_left_pin_is_let_go, a_fenced_pin_commits_nothing,
                 a_pin_on_bytes_that_went_bad_is_refused, a_pin_finds_its_bucket_gone,
                 a_part_is_pinned_while_its_upload_is_open, a_pin_meets_the_last_delete, pins_are_let_go_one_by_one;
+            copies: a_copy_becomes_suspect_once, only_the_copy_that_was_read_is_suspect,
+                known_content_is_looked_at_once, a_bad_copy_is_replaced_by_the_next_write,
+                a_bad_copy_is_found_by_the_commit, unclear_content_is_not_joined, one_good_copy_is_enough,
+                a_suspicion_meets_a_write;
             upload_races: complete_meets_a_part_sent_again, complete_meets_abort, complete_meets_complete,
                 expanding_twice_counts_once;
             verification: damage_is_found_by_its_number, a_storm_raises_no_alarm,
@@ -164,7 +169,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 26] = [
+    const TOPICS: [(&str, &str); 27] = [
         ("books", include_str!("books.rs")),
         ("buckets", include_str!("buckets.rs")),
         ("objects", include_str!("objects.rs")),
@@ -189,6 +194,7 @@ mod tests {
         ("recovery", include_str!("recovery.rs")),
         ("sharing", include_str!("sharing.rs")),
         ("pins", include_str!("pins.rs")),
+        ("copies", include_str!("copies.rs")),
         ("upload_races", include_str!("upload_races.rs")),
         ("verification", include_str!("verification.rs")),
     ];

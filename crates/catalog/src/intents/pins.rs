@@ -11,6 +11,7 @@ use s3o_model::etag::Sha256;
 use s3o_model::ids::{BucketId, ContentId, InstanceId, IntentId, WriteId};
 use s3o_model::intent::IntentKind;
 use s3o_model::names::ObjectKey;
+use s3o_model::proof::Proof;
 
 use super::{OPEN_UPLOAD, kind_columns};
 use crate::error::{Error, Verdict};
@@ -82,9 +83,13 @@ pub(super) static CLAIMED: LazyLock<Release> = LazyLock::new(|| {
     })
 });
 
-/// Holds content of the bucket that is what was announced, if there is any with a good copy.
+/// Holds content of the bucket that is what was announced, if there is any with a copy that is proven to be good.
 pub(super) async fn pin(catalog: &Catalog, pin: &Pin) -> Result<Option<Pinned>, Error> {
-    let Some(content) = catalog.known_content(pin.bucket, pin.sha256, pin.size_bytes).await? else { return Ok(None) };
+    let Some(known) = catalog.known_content(pin.bucket, pin.sha256, pin.size_bytes).await? else { return Ok(None) };
+    if catalog.prove(&known).await? != Proof::Good {
+        return Ok(None);
+    }
+    let content = known.content;
     let (_, upload, number) = kind_columns(pin.kind);
     let mut unit = Unit::new("pin");
     unit.one(BUCKET_STANDS, params![pin.bucket], Verdict::NoSuchBucket);

@@ -58,7 +58,8 @@ fn object(bucket: BucketId, key: &ObjectKey, row: &Row) -> Result<Object, Error>
     })
 }
 
-fn location(row: &Row, column: usize) -> Result<Option<Location>, Error> {
+/// The location in two columns, where there is one.
+pub(crate) fn location(row: &Row, column: usize) -> Result<Option<Location>, Error> {
     if row.opt_text(column)?.is_none() {
         return Ok(None);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use s3o_model::cleanup::Outcome;
+use s3o_model::content::Location;
 use s3o_model::ids::BucketId;
 use s3o_model::intent::Intent;
 
@@ -16,8 +17,8 @@ use crate::conformance::scene::sharing::BODY_BYTES;
 use crate::conformance::scene::{LEASE, Scene, backend};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Audits, Buckets, Cleanups, Contents, Driver, Effort, Ended, Error, Identities, Intents, Late, Objects, PartSource,
-    Quotas, Settlement, StaleUploads, Uploads, params,
+    Audits, Buckets, Cleanups, Contents, Copies, Driver, Effort, Ended, Error, Identities, Intents, Late, Objects,
+    PartSource, Quotas, Settlement, StaleUploads, Uploads, params,
 };
 
 const OVER: &str = "the limit was exceeded";
@@ -56,6 +57,8 @@ safeties! { [postgres]
         [Words(" AND state = 'live'", "")], [broken::OBJECT, broken::CONDEMNED, broken::MISPLACED];
     a_pin_holds_live_content by a_pin_meets_the_last_delete: "pin",
         [Words(" AND state = 'live'", ""), Guard("AND state = 'present' LIMIT 1")], [broken::CONDEMNED];
+    a_suspicion_waits_for_whoever_joins by a_suspicion_meets_a_write: "suspect",
+        [Words(" /*lock*/", "")], [broken::BOOKS];
     whoever_makes_content_second_joins by two_makers_of_one_content_meet: "commit_put",
         [Guard("ON CONFLICT (dedup_bucket")], [NOT_JOINED];
 }
@@ -300,6 +303,19 @@ async fn a_pin_meets_the_last_delete(scene: &Scene) -> Told {
     let (deleted, pinned) = meet(&slow, slow.delete(bucket, "a"), scene.catalog.pin(&pin)).await;
     assert!(deleted);
     pinned.expect("a look");
+    Told::new()
+}
+
+/// The write has looked for copies that must make way, and found none.
+async fn a_suspicion_meets_a_write(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let content = scene.share(bucket, "a", 1).await;
+    let copy = Location { backend: backend("disk"), physical_key: scene.places(content).await.remove(0).0 };
+    let put = scene.shared_put_of(&scene.staged(bucket, "b", BODY_BYTES).await, 1);
+    let slow = held_up(scene, "commit_put", "'dedup', :now, :now FROM object_locations");
+    let (written, told) = meet(&slow, slow.catalog.commit_put(put), scene.catalog.suspect(content, &copy)).await;
+    written.expect("acknowledged");
+    assert!(told.expect("told"));
     Told::new()
 }
 

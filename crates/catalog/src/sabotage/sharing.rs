@@ -2,19 +2,21 @@
 
 use std::time::Duration;
 
+use s3o_model::content::Location;
 use s3o_model::intent::Intent;
 
 use super::Cut::{Guard, Words};
 use super::{Told, broken, safeties, told};
 use crate::conformance::scene::sharing::BODY_BYTES;
 use crate::conformance::scene::{LEASE, Scene, announced, backend};
-use crate::{CommitPut, Intents, Late, Objects};
+use crate::{CommitPut, Copies, Intents, Late, Objects};
 
 const THROWN_AWAY: &str = "a good new copy was thrown away for a bad old one";
 const GOOD_GONE: &str = "a good old copy was thrown away";
 const UNWANTED: &str = "a copy that nobody wants is kept";
 const REFUSED: &str = "a write of known content failed";
 const KEPT_TWICE: &str = "equal content is kept twice";
+const CALLED_BAD: &str = "a good copy is called bad for one that was there before";
 const NO_GOOD: &str = "a write was acknowledged with bytes that are not known to be good";
 
 safeties! { [sqlite]
@@ -29,7 +31,9 @@ safeties! { [sqlite]
         [Words(" AND backend_name NOT IN (SELECT backend_name FROM object_locations WHERE content_id = $1)", "")],
         [REFUSED];
     a_look_sees_live_content_only by content_comes_again: "read",
-        [Words(" AND state = 'live'", "")], [KEPT_TWICE];
+        [Words(" AND c.state = 'live'", "")], [KEPT_TWICE];
+    a_suspicion_names_the_copy_that_was_read by a_slow_reader_tells_of_a_copy_that_went: "suspect",
+        [Words("AND physical_key = $3", "AND $3 <> ''")], [CALLED_BAD];
     a_pinned_write_commits_only_what_it_holds by a_reaped_pin_is_committed: "commit_put",
         [Guard("AND pin_content_id = $2 AND state = 'open'")], [broken::COUNT];
     a_pinned_write_has_good_bytes by a_pinned_copy_goes_bad: "commit_put",
@@ -57,6 +61,18 @@ async fn a_write_joins_good_content(scene: &Scene) -> Told {
     let content = scene.share(bucket, "a", 1).await;
     scene.share_on("cloud", bucket, "b", 1).await;
     told(scene.places(content).await.len() > 1, UNWANTED)
+}
+
+/// By the time a reader tells what it found, the copy that it read was replaced.
+async fn a_slow_reader_tells_of_a_copy_that_went(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    let content = scene.share(bucket, "a", 1).await;
+    let physical_key = scene.places(content).await.remove(0).0;
+    scene.call(content, "suspect").await;
+    scene.share(bucket, "b", 1).await;
+    let read = Location { backend: backend("disk"), physical_key };
+    scene.catalog.suspect(content, &read).await.expect("told");
+    told(scene.places(content).await.iter().all(|(_, state)| state != "present"), CALLED_BAD)
 }
 
 /// A write of two copies meets content that has one.

@@ -135,7 +135,8 @@ impl Engine {
         if algorithm.is_none() && offset == 0 && length == piece.whole_bytes {
             return Ok((piece.whole_md5, None));
         }
-        let source = Source::Whole { locations: piece.locations.clone() };
+        let (content, size_bytes) = (piece.whole, piece.whole_bytes);
+        let source = Source::Whole { content, size_bytes, locations: piece.locations.clone() };
         let body = self.read(source, ByteRange { start: offset, length }).await?;
         let digests = digest_of(body, length, algorithm).await?;
         Ok((digests.md5, digests.checksum))
