@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fd::OwnedFd;
@@ -27,8 +26,6 @@ pub(super) struct Root {
     path: PathBuf,
     create: bool,
     held: Mutex<Option<Held>>,
-    /// Whether it was away when it was last entered.
-    away: AtomicBool,
 }
 
 #[derive(Debug, Clone)]
@@ -47,22 +44,11 @@ struct Place {
 
 impl Root {
     pub(super) fn new(path: PathBuf, create: bool) -> Self {
-        Self { path, create, held: Mutex::new(None), away: AtomicBool::new(false) }
+        Self { path, create, held: Mutex::new(None) }
     }
 
     /// The handle of the root, proven to be what the path leads to at this moment.
     pub(super) fn enter(&self) -> Result<Arc<OwnedFd>, Error> {
-        let entered = self.prove();
-        self.away.store(entered.is_err(), Ordering::Relaxed);
-        entered
-    }
-
-    /// Whether the root was away when it was last entered.
-    pub(super) fn was_away(&self) -> bool {
-        self.away.load(Ordering::Relaxed)
-    }
-
-    fn prove(&self) -> Result<Arc<OwnedFd>, Error> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let entered = match held.as_ref() {
             None => open(&self.path, self.create)?,

@@ -35,20 +35,6 @@ async fn a_missing_root_is_away_and_comes_back() {
     put(&fs, "b/k").await.expect("it is back");
 }
 
-/// A body that was not touched can be offered to another backend.
-#[tokio::test]
-async fn a_root_that_is_known_to_be_away_takes_no_body() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let root = folder.path().join("disk");
-    let fs = open(&root);
-    assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
-    let untouchable = stream::once(async { panic!("somebody took the body") });
-    assert!(matches!(fs.put("b/k", 3, Box::pin(untouchable)).await, Err(Error::Away(_))));
-    std::fs::create_dir(&root).expect("mounting");
-    put(&fs, "b/k").await.expect("it is back");
-    put(&fs, "b/l").await.expect("it is still there");
-}
-
 #[tokio::test]
 async fn who_opened_the_wrong_disk_takes_the_right_one_when_told_whose_it_is() {
     let identity = |cluster: &str| Identity {

@@ -41,11 +41,6 @@ pub(super) fn draft_name(key: &str) -> String {
 
 pub(super) async fn put(shared: Arc<Shared>, key: String, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
     if size_bytes <= COLLECTED_BYTES_MAX {
-        // A body of which nobody took a byte can still go elsewhere.
-        if shared.root.was_away() {
-            let place = Arc::clone(&shared);
-            blocking(move || place.root.enter()).await?;
-        }
         let bytes = body::collect(body, size_bytes).await?;
         blocking(move || {
             let mut draft = Draft::start(&shared, &draft_name(&key), Exists::Refused)?;
