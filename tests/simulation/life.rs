@@ -115,6 +115,8 @@ impl Simulation {
         let mut world = World::new(clock, entropy, sites);
         world.keep_once(bucket(), dedup);
         world.stuck_after = STUCK_AFTER;
+        // So small that several are under way at once.
+        world.cleanup_batch = 4;
         // In half of the seeds; one so small that bodies come and go.
         world.cache = (seed % 2 == 1).then_some(CACHE);
         Self {

@@ -74,9 +74,22 @@ impl Process {
         let instance = InstanceId::new(ids.fresh());
         let cache = world.cache.map(|settings| CacheParts { settings, shared: None, clock: clock.clone() });
         let cache = cache.map(|parts| Arc::new(Cache::new(parts)));
-        let (configured, stuck_after, bell) = (world.configured.clone(), world.stuck_after, Arc::default());
-        let parts =
-            Parts { clock, entropy, catalog, fleet, ids, identity, instance, configured, stuck_after, bell, cache };
+        let (configured, bell) = (world.configured.clone(), Arc::default());
+        let (stuck_after, cleanup_batch) = (world.stuck_after, world.cleanup_batch);
+        let parts = Parts {
+            clock,
+            entropy,
+            catalog,
+            fleet,
+            ids,
+            identity,
+            instance,
+            configured,
+            stuck_after,
+            cleanup_batch,
+            bell,
+            cache,
+        };
         Ok(Self {
             engine: parts.engine(),
             workers: parts.workers(),
@@ -130,6 +143,7 @@ struct Parts {
     instance: InstanceId,
     configured: Shared<ConfiguredBuckets>,
     stuck_after: Duration,
+    cleanup_batch: usize,
     bell: Arc<Notify>,
     cache: Option<Arc<Cache>>,
 }
@@ -202,8 +216,7 @@ impl Parts {
             instance: self.instance,
             entropy: self.entropy.clone(),
             settings: CleanupSettings {
-                // Small, so that several batches are under way at once.
-                batch_size: 4,
+                batch_size: self.cleanup_batch,
                 concurrency: 4,
                 claim_grace_period: CLAIM_GRACE,
                 reader_grace: Duration::from_mins(1),

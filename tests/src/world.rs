@@ -16,6 +16,8 @@ use tempfile::TempDir;
 
 /// After how long a removal is begun again, where a world does not say otherwise.
 pub const STUCK_AFTER: Duration = Duration::from_hours(2);
+/// How many rows cleanup claims at a time, where a world does not say otherwise.
+pub const CLEANUP_BATCH: usize = 1000;
 
 /// What outlives a crash.
 pub struct World {
@@ -29,6 +31,8 @@ pub struct World {
     pub configured: Shared<ConfiguredBuckets>,
     /// After how long a removal is begun again.
     pub stuck_after: Duration,
+    /// How many rows cleanup claims at a time.
+    pub cleanup_batch: usize,
     /// How bodies are kept at hand, if they are.
     pub cache: Option<CacheSettings>,
     folder: TempDir,
@@ -68,7 +72,8 @@ impl World {
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, sites: Vec<Site>) -> Self {
         let folder = scratch();
         std::fs::write(folder.path().join("catalog.db"), empty_catalog()).expect("a file");
-        Self { clock, entropy, sites, configured: Shared::default(), stuck_after: STUCK_AFTER, cache: None, folder }
+        let (configured, stuck_after, cleanup_batch) = (Shared::default(), STUCK_AFTER, CLEANUP_BATCH);
+        Self { clock, entropy, sites, configured, stuck_after, cleanup_batch, cache: None, folder }
     }
 
     /// Has a bucket keep equal content once, or not.

@@ -1,14 +1,19 @@
 //! Predicates that do no damage when they alone are cut: a row that is gone stands behind each of them. They are kept because
 //! whoever lost a claim is told so at once; this table keeps us from taking them for more than that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use s3o_model::conditions::WriteCondition;
+use s3o_model::content::Location;
+use s3o_model::ids::ContentId;
+use s3o_model::proof::Proof;
 
 use super::Cut::{Guard, Words};
 use super::{Told, safeties};
 use crate::conformance::scene::{LEASE, Scene};
-use crate::{Intents, Late, Uploads};
+use crate::{CopyProver, Intents, Late, Uploads};
 
 safeties! { [sqlite]
     a_writer_is_told_that_it_was_fenced by a_writer_and_a_reaper_resolve: "commit_put",
@@ -66,11 +71,25 @@ async fn a_part_begins_after_abort(scene: &Scene) -> Told {
     Told::new()
 }
 
+/// Sees a good copy, which somebody else calls suspect before the answer is there.
+struct Overtaken {
+    scene: Scene,
+    content: ContentId,
+}
+
+#[async_trait]
+impl CopyProver for Overtaken {
+    async fn prove(&self, _copy: &Location, _size_bytes: u64) -> Proof {
+        self.scene.call(self.content, "suspect").await;
+        Proof::Good
+    }
+}
+
 /// The commit looks again.
 async fn bad_content_is_pinned(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let content = scene.share(bucket, "a", 1).await;
-    scene.call(content, "suspect").await;
+    scene.catalog.prove_by(Arc::new(Overtaken { scene: scene.clone(), content }));
     let pin = scene.pin_of(bucket, "b", 1);
     if scene.catalog.pin(&pin).await.expect("a look").is_some() {
         scene.commit_pinned(&pin, content).await.expect_err("no good copy");
