@@ -112,7 +112,7 @@ impl Deref for Slow {
 
 fn held_up(scene: &Scene, unit: &'static str, words: &'static str) -> Slow {
     let mark = scene.content().to_string();
-    let pause = format!("SELECT CAST(pg_sleep(1) AS TEXT) /* {mark} */").leak();
+    let pause = format!("SELECT CAST(pg_sleep(2) AS TEXT) /* {mark} */").leak();
     Slow { scene: behind(scene, |inner| Arc::new(HeldUp { inner, unit, behind: words, pause })), mark }
 }
 
