@@ -192,8 +192,12 @@ def test_a_run_that_did_something_leaves_its_line(server):
     line = eventually(runs, 10, 0.2, "no line for a run that cleaned up")[0]
     assert line["run_id"] and line["actor"] == "cleanup" and line["outcome"] == "ok", line
     assert sum(line["items"].values()) >= 1, line
-    asked = [line for line in lines_of(server) if line["event"] == "admin.workers.run"]
-    assert asked and asked[0]["actor"] == "admin" and asked[0]["name"] == "cleanup", asked
+
+    def asked():
+        return [line for line in lines_of(server) if line["event"] == "admin.workers.run"]
+
+    line = eventually(asked, 5, message="no line for whoever asked for the run")[0]
+    assert line["actor"] == "admin" and line["name"] == "cleanup", line
 
 
 def test_nothing_is_lost_at_a_stop(server):
