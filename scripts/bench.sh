@@ -9,7 +9,7 @@
 #                      deletes   scripts/bench_deletes.sh
 #                      intents   scripts/bench_intents.sh
 #                      queue     scripts/bench_queue.sh
-#                      expiry    scripts/bench_expiry.sh (longer than all others: it makes a million objects, and again for each client)
+#                      expiry    scripts/bench_expiry.sh (longer than all others: it makes a million objects, and again for each run)
 # S3O_BENCH_ENDPOINT   load this server instead (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and start none
 # S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
 # S3O_BENCH_ALONE      set to load no SeaweedFS

@@ -45,7 +45,8 @@ fresh_catalog() {
     url="${postgres%/*}/expiry_$runs"
 }
 
-# A store with all bodies in it and no other catalog's mark: sets $store (as s3o is told) and $backend.
+# A store with all bodies in it and no other catalog's mark: sets $store (as s3o is told) and $backend. The bucket is filled
+# once, and restored from then on; $kept_store remembers it.
 filled_store() {
     if [ "$1" = fs ]; then
         rm -rf "$scratch/disk"
@@ -56,11 +57,11 @@ filled_store() {
         rm -rf "$scratch/seaweed"
         cp -r "$scratch/seaweed-filled" "$scratch/seaweed"
         start_seaweed
-        store="$(moved_store "$S3O_TEST_S3_ENDPOINT")"
+        store="$(store_at "$S3O_TEST_S3_ENDPOINT")" backend="$(of_store name)"
     else
-        store="$(PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/blackbox "$venv/bin/python" -c \
+        kept_store="$(PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/blackbox "$venv/bin/python" -c \
             'import json, seaweed; print(json.dumps(seaweed.fresh_bucket()))')"
-        backend="$(of_store name)" bucket="$(of_store bucket)"
+        bucket="$(of_store bucket)"
         tool fill-folder "$scratch/bodies" "$bodies"
         at_the_store "$venv/bin/s5cmd" --numworkers 32 --endpoint-url "$S3O_TEST_S3_ENDPOINT" \
             cp "$scratch/bodies/bench/*" "s3://$bucket/bench/" >/dev/null
@@ -68,18 +69,18 @@ filled_store() {
         stop_seaweed
         cp -r "$scratch/seaweed" "$scratch/seaweed-filled"
         start_seaweed
-        store="$(moved_store "$S3O_TEST_S3_ENDPOINT")"
+        store="$(store_at "$S3O_TEST_S3_ENDPOINT")" backend="$(of_store name)"
     fi
 }
 
 of_store() {
-    "$venv/bin/python" -c 'import json, sys; print(json.loads(sys.argv[1])[sys.argv[2]])' "$store" "$1"
+    "$venv/bin/python" -c 'import json, sys; print(json.loads(sys.argv[1])[sys.argv[2]])' "$kept_store" "$1"
 }
 
-# The same bucket where the server is now.
-moved_store() {
+# The filled bucket where the server is now.
+store_at() {
     "$venv/bin/python" -c 'import json, sys; print(json.dumps({**json.loads(sys.argv[1]), "endpoint": sys.argv[2]}))' \
-        "$store" "$1"
+        "$kept_store" "$1"
 }
 
 at_the_store() {
