@@ -7,13 +7,15 @@ bench_expiry.py watch ADMIN PID N                  lets the worker go on, and pr
 bench_expiry.py drained ADMIN                      returns when no bytes wait to be deleted
 bench_expiry.py own-rate STORE COUNT               deletes COUNT bodies by batch calls of the store (a backend of kind s3 as
                                                    JSON), several at a time, without listing them
-bench_expiry.py rate                               what `s3o bench --json` says on its way
+bench_expiry.py beside ADMIN BINARY URL SECONDS ROUNDS
+                                                   PUTs at that endpoint without and beside expiry and cleanup, in turn
 """
 
 import concurrent.futures
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -180,10 +182,51 @@ def own_rate(store, count):
     print(f"| the store's own batch calls | {count} | {seconds:.1f} | {count / seconds:.0f} |", flush=True)
 
 
-def rate():
-    """Requests a second, from what `s3o bench --json` prints."""
-    figures = json.load(sys.stdin)["cells"][0][0]
-    print(f"{figures['ops_per_second']:.0f}/s, {figures['errors']} errors")
+def beside(admin, binary, url, seconds, rounds):
+    """A disk is not equally fast from one moment to the next, so both are measured in turn."""
+    without, busy, before = [], [], bodies_gone(admin)
+    for _ in range(int(rounds)):
+        both(admin, "pause")
+        # What was removed is not yet freed, and that is no business of these PUTs.
+        os.sync()
+        without.append(puts(binary, url, seconds))
+        both(admin, "resume")
+        busy.append(puts(binary, url, seconds))
+        if metrics(admin)["s3o_cleanup_queue_depth"] == 0:
+            raise SystemExit("all was gone before the PUTs had ended: more objects are needed")
+    both(admin, "pause")
+    # Runs tell what they did when they end.
+    time.sleep(2)
+    gone = bodies_gone(admin) - before
+    slower = statistics.median(1 - pair[1] / pair[0] for pair in zip(without, busy))
+    print(
+        f"\nPUTs/s without: {listed(without)}; beside: {listed(busy)}; slower by {slower:.0%} (median of the rounds); "
+        f"bodies gone/s beside: {gone / (int(rounds) * float(seconds)):.0f}",
+        flush=True,
+    )
+
+
+def both(admin, what):
+    for worker in ("expiry", "cleanup"):
+        ask(admin, f"/admin/api/workers/{worker}/{what}", "POST")
+
+
+def bodies_gone(admin):
+    return summed(metrics(admin), "s3o_worker_items_total", 'worker="cleanup"')
+
+
+def puts(binary, url, seconds):
+    """PUTs of 4 KiB per second, 8 at a time."""
+    options = ["--workloads", "put", "--sizes", "4KiB", "--concurrency", "8", "--duration", f"{seconds}s", "--json"]
+    told = subprocess.run([binary, "bench", "--endpoint", url, *options], capture_output=True, text=True, check=True)
+    figures = json.loads(told.stdout)["cells"][0][0]
+    if figures["errors"]:
+        raise SystemExit(f"{figures['errors']} PUTs failed")
+    return figures["ops_per_second"]
+
+
+def listed(rates):
+    return ", ".join(f"{rate:.0f}" for rate in rates)
 
 
 COMMANDS = {
@@ -192,7 +235,7 @@ COMMANDS = {
     "watch": watch,
     "drained": drained,
     "own-rate": own_rate,
-    "rate": rate,
+    "beside": beside,
 }
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
 # S3O_BENCH_EXPIRIES          how many objects (default: 1000000)
 # S3O_BENCH_EXPIRY_CATALOGS   which catalogs (default: sqlite postgres)
 # S3O_BENCH_EXPIRY_STORES     which stores (default: fs s3)
-# S3O_BENCH_EXPIRY_SECONDS    how long PUTs are measured (default: 10)
+# S3O_BENCH_EXPIRY_SECONDS    how long PUTs are measured each time (default: 4)
+# S3O_BENCH_EXPIRY_ROUNDS     how often PUTs are measured without and then beside it (default: 12)
 # S3O_BENCH_BINARY            the build to measure (default: the release build)
 # S3O_BENCH_FOLDER            where the servers keep what they store (default: the folder for temporary files)
 # S3O_BENCH_ALONE             set to load no SeaweedFS: then there is no `s3` store either
@@ -19,7 +20,8 @@ binary="${S3O_BENCH_BINARY:-$binary}"
 make_scratch
 objects="${S3O_BENCH_EXPIRIES:-1000000}"
 bodies=$((objects - objects / 3))
-seconds="${S3O_BENCH_EXPIRY_SECONDS:-10}"
+seconds="${S3O_BENCH_EXPIRY_SECONDS:-4}"
+rounds="${S3O_BENCH_EXPIRY_ROUNDS:-12}"
 sample=$((bodies < 10000 ? bodies / 1000 * 1000 : 10000))
 runs=0
 export AWS_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true
@@ -104,13 +106,6 @@ filled() {
     start
 }
 
-# PUTs of 4 KiB per second, 8 at a time.
-puts() {
-    # shellcheck disable=SC2154
-    "$binary" bench --endpoint "$expiry_url" --workloads put --sizes 4KiB --concurrency 8 --duration "${seconds}s" \
-        --json | tool rate
-}
-
 # timed NAME COUNT COMMAND...
 timed() {
     local name="$1" count="$2" began ended
@@ -160,12 +155,8 @@ measure() {
     tool watch "$expiry_admin" "$expiry_pid" "$objects"
     stop_s3o expiry
     filled "$1" "$2" "$objects"
-    printf '\nPUTs without: %s\n' "$(puts)"
-    tool watch "$expiry_admin" "$expiry_pid" "$objects" >"$scratch/beside" &
-    local watching=$!
-    printf 'PUTs beside:  %s\n' "$(puts)"
-    wait "$watching"
-    printf '%s, beside PUTs\n' "$(cat "$scratch/beside")"
+    # shellcheck disable=SC2154
+    tool beside "$expiry_admin" "$binary" "$expiry_url" "$seconds" "$rounds"
     stop_s3o expiry
     if [ "$1" = sqlite ]; then
         clients "$2"

@@ -263,6 +263,8 @@ class ChaosClient(threading.Thread):
         self.look_at("HEAD", key, lambda: self.ask("HEAD", key), told)
 
     def list(self, _key):
+        keys = self.model.keys_of(self.name)
+        looks = {key: self.model.history(key).look() for key in keys}
         try:
             answer = self.ask("GET", None, query={"list-type": "2", "prefix": f"{self.name}/"})
         except BROKEN:
@@ -272,9 +274,9 @@ class ChaosClient(threading.Thread):
             return self.rest()
         self.model.count("LIST", "answered")
         listed = {entry.findtext("Key"): entry for entry in answer.xml().iter("Contents")}
-        assert set(listed) <= set(self.model.keys_of(self.name)), sorted(listed)
-        for key in self.model.keys_of(self.name):
+        assert set(listed) <= set(keys), sorted(listed)
+        for key, look in looks.items():
             entry = listed.get(key)
             etag = entry.findtext("ETag") if entry is not None else None
-            self.model.history(key).saw(None, lambda outcome: outcome.etag == etag, f"LIST shows {etag}")
+            self.model.history(key).saw(look, lambda outcome: outcome.etag == etag, f"LIST shows {etag}")
         return None

@@ -70,6 +70,8 @@ class OwnKey(History):
         super().__init__(key)
         self.states = {(absent(), frozenset())}
         self.floating = set()
+        # How many requests that floated were answered.
+        self.landings = 0
 
     def possible(self):
         return f"possible {self.states}, floating {self.floating}"
@@ -110,6 +112,7 @@ class OwnKey(History):
         outcome = ticket[0]
         with self.lock:
             self.note(f"{verdict} after all {outcome}")
+            self.landings += 1
             self.floating.discard(outcome)
             states = set()
             for there, ahead in self.states:
@@ -123,18 +126,30 @@ class OwnKey(History):
             self.states = states
 
     def look(self):
-        return None
-
-    def saw(self, _look, fits, what):
-        """A read showed something that these outcomes fit: all that does not lead there did not happen."""
+        """What a read that begins now may show, whatever lands before its answer is here."""
         with self.lock:
-            reachable = set(self.states)
-            for _, ahead in self.states:
-                # What is finished late puts an end to everything else that waited, unless its server still has it.
-                reachable |= {(late, frozenset(ahead & self.floating) - {late}) for late in ahead}
+            return self.landings, self.reachable()
+
+    def saw(self, look, fits, what):
+        """A read showed something that these outcomes fit: all that does not lead there did not happen.
+
+        A read during which something landed may have come before or after it, and so rules out nothing.
+        """
+        landings, reachable_before = look
+        with self.lock:
+            is_plain = landings == self.landings
+            reachable = self.reachable() if is_plain else self.reachable() | reachable_before
             seen = {state for state in reachable if fits(state[0])}
             self.assert_seen(seen, fits, what)
-            self.states = seen
+            if is_plain:
+                self.states = seen
+
+    def reachable(self):
+        reachable = set(self.states)
+        for _, ahead in self.states:
+            # What is finished late puts an end to everything else that waited, unless its server still has it.
+            reachable |= {(late, frozenset(ahead & self.floating) - {late}) for late in ahead}
+        return reachable
 
     def certain(self):
         """The one state that it can be in and stay in."""

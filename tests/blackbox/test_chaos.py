@@ -16,7 +16,7 @@ import pytest
 import seaweed
 from catalogs import PostgresCatalog
 from chaos_client import ChaosClient
-from chaos_outcomes import OwnKey, SharedKey
+from chaos_outcomes import Outcome, OwnKey, SharedKey
 from chaos_plan import COMMIT_KINDS, HOST_KINDS, WIRE_KINDS, Chaos
 from chaos_requests import BUCKET
 from database_wire import DatabaseWire
@@ -158,6 +158,19 @@ def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(
     settle(servers[1], REST_SECONDS)
     assert servers[0].rows("SELECT count(*) FROM object_locations") == [(0,)]
     assert_books_are_exact(servers)
+
+
+def test_a_read_may_show_what_a_request_that_landed_beside_it_took_away():
+    history = OwnKey("key")
+    there = Outcome("PUT", '"one"')
+    history.acknowledged(history.begin(there))
+    gone = history.begin(Outcome("DELETE"))
+    history.floats(gone)
+    before = history.look()
+    history.landed(gone, "acknowledged")
+    history.saw(before, lambda outcome: outcome == there, "a read that began before")
+    with pytest.raises(AssertionError, match="impossible"):
+        history.saw(history.look(), lambda outcome: outcome == there, "a read that began afterwards")
 
 
 def missed(chaos):

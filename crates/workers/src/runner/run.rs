@@ -10,7 +10,7 @@ use s3o_model::clock::Timestamp;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 
-use super::{Room, Slot};
+use super::{Room, Slot, state_of};
 use crate::report::{Outcome, Report, RunReport};
 use crate::schedule::rest_for_requests;
 use crate::{Error, Kind, Schedule};
@@ -62,6 +62,7 @@ impl Room {
     /// Runs a worker whose turn it is, and records it.
     pub(super) async fn run(self: &Arc<Self>, slot: &Arc<Slot>, asked: Asked<'_>) -> Ended {
         let run_id = self.ids.fresh().as_simple().to_string();
+        let heeds_pause = matches!(asked, Asked::BySchedule(_));
         let locked = self.lock(slot).await;
         // Asking for the lock is not yet running: recorded runs of a locked worker do not overlap.
         let started_at = self.parts.clock.now();
@@ -70,9 +71,9 @@ impl Room {
             Ok(Some(Locked::By(holder))) => (None, Came::skipped(holder)),
             Ok(Some(Locked::Held(lock))) => {
                 let lock = Arc::new(lock);
-                (Some(Arc::clone(&lock)), self.work(slot, &run_id, Some(lock)).await)
+                (Some(Arc::clone(&lock)), self.work(slot, &run_id, Some(lock), heeds_pause).await)
             }
-            Ok(None) => (None, self.work(slot, &run_id, None).await),
+            Ok(None) => (None, self.work(slot, &run_id, None, heeds_pause).await),
             Err(error) => (None, Came::failed(&error)),
         };
         let Came { outcome, work, error, holder } = result;
@@ -120,9 +121,16 @@ impl Room {
         }
     }
 
-    async fn work(self: &Arc<Self>, slot: &Arc<Slot>, run_id: &str, lock: Option<Arc<Lock>>) -> Came {
+    async fn work(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        run_id: &str,
+        lock: Option<Arc<Lock>>,
+        heeds_pause: bool,
+    ) -> Came {
         let progress = Arc::new(Mutex::default());
-        let ticks = Ticks { room: Arc::clone(self), slot: Arc::clone(slot), lock, progress: Arc::clone(&progress) };
+        let (room, slot) = (Arc::clone(self), Arc::clone(slot));
+        let ticks = Ticks { room, slot, lock, heeds_pause, progress: Arc::clone(&progress) };
         // A task of its own: a panic ends the run, not the runner; dropping the set ends the task.
         let mut task = JoinSet::new();
         task.spawn(ticks.go_on(run_id.to_owned()));
@@ -223,20 +231,32 @@ struct Ticks {
     room: Arc<Room>,
     slot: Arc<Slot>,
     lock: Option<Arc<Lock>>,
+    /// Whether a pause ends it; a run by hand goes on.
+    heeds_pause: bool,
     /// What was done, whatever happens.
     progress: Arc<Mutex<Report>>,
 }
 
 impl Ticks {
-    /// Ticks until a batch comes back short, a tick fails, the budget is spent, or the process stops.
+    /// Ticks until a batch comes back short, a tick fails, the budget is spent, the worker is paused, or the process stops.
     async fn go_on(self, run_id: String) -> Result<(), Fault> {
         let started = Instant::now();
         loop {
             let more = self.considerate_tick(&run_id).await?;
-            if !more || started.elapsed() > RUN_BUDGET || self.room.stopping.load(Ordering::SeqCst) {
+            let is_over = started.elapsed() > RUN_BUDGET || self.room.stopping.load(Ordering::SeqCst);
+            if !more || is_over || self.is_paused().await {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether somebody, on whatever instance, wants no further batch. Where that cannot be told, the next tick shows why.
+    async fn is_paused(&self) -> bool {
+        if !self.heeds_pause {
+            return false;
+        }
+        let states = self.room.parts.runs.worker_states().await.unwrap_or_default();
+        state_of(&self.slot, &states).is_some_and(|state| state.paused)
     }
 
     /// One tick, and the rest behind it that requests are owed; says whether another should follow.

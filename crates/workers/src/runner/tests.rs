@@ -166,6 +166,22 @@ async fn a_pause_survives_a_restart_and_running_by_hand_works() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_ends_a_run_between_its_batches_but_not_one_by_hand() {
+    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Full(5 * SECOND); 8]));
+    let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
+    while probe.ticks().len() < 2 {
+        sleep(SECOND).await;
+    }
+    // As another instance would.
+    house.runner(vec![probe.on(Kind::Shared, MINUTE)], 9).pause("expiry").await.expect("paused");
+    sleep(10 * MINUTE).await;
+    assert_eq!(probe.ticks().len(), 2, "the batch under way was the last");
+    serving.runner.run_now("expiry").await.expect("that worker");
+    assert_eq!(probe.ticks().len(), 9, "all that was left");
+    serving.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_skipped_for_the_holder_of_the_lock_is_visible() {
     let (house, probe) = (House::new(), Probe::new("sweep", []));
     let Locked::Held(lock) = house.locks.try_lock("sweep").await.expect("an answer") else { panic!("held") };
