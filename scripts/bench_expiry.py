@@ -62,7 +62,7 @@ OBJECTS = """INSERT INTO objects (bucket_id, key, content_id, version_id, size_b
     last_modified, expires_at)
     SELECT (SELECT id FROM buckets WHERE name = 'bench'), {name},
     CASE WHEN i < {contents} THEN {id} ELSE {shared_id} END, {id}, {size}, {id}, '{{}}', '{{}}', '{{}}', {now}, {expiry} FROM n"""
-BOOKS = """UPDATE backend_quotas SET used_bytes = used_bytes + {size} * {contents}
+BOOKS = """UPDATE backend_quotas SET used_bytes = used_bytes + {bytes}
     WHERE backend_name = '{backend}' AND stripe = 0"""
 
 
@@ -86,6 +86,7 @@ def statements(url, backend, objects, expiry):
         "name": "printf('%07d', i)" if sqlite else "lpad(i::text, 7, '0')",
         "key": key,
         "size": len(BODY),
+        "bytes": len(BODY) * contents,
         "contents": contents,
         "shared": objects - contents,
         "backend": backend,

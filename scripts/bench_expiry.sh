@@ -128,6 +128,8 @@ clients() {
     if [ "$1" = fs ]; then
         filled_store fs
         timed "rclone delete, bodies" "$bodies" "$venv/bin/rclone" delete --config /dev/null "$scratch/disk/bench"
+        filled_store fs
+        timed "the disk's own, rm -r, bodies" "$bodies" rm -r "$scratch/disk/bench"
     else
         filled_store s3
         timed "s5cmd rm, bodies" "$bodies" at_the_store \

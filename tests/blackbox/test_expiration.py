@@ -118,6 +118,32 @@ def test_the_name_of_a_rule_is_encoded(s3, bucket, name):
     assert shown(put(s3, bucket, "a"))[1] == shown(head(s3, "a", bucket))[1] == name
 
 
+def test_uploads_show_when_they_are_aborted(s3, bucket):
+    def aborts(name, count, **filters):
+        return rule(name, Filter=filters, Expiration={"Days": 1000}) | {
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": count}
+        }
+
+    def told(answer):
+        return answer.get("AbortDate"), unquote(answer.get("AbortRuleId", ""))
+
+    def opened(key):
+        """What the answers about a new upload show, and when it was opened."""
+        created = s3.create_multipart_upload(Bucket=bucket, Key=key)
+        listed = s3.list_parts(Bucket=bucket, Key=key, UploadId=created["UploadId"])
+        assert told(created) == told(listed)
+        (upload,) = s3.list_multipart_uploads(Bucket=bucket, Prefix=key)["Uploads"]
+        return told(created), upload["Initiated"]
+
+    assert opened("before")[0] == (None, "")
+    put_rules(s3, bucket, aborts("late ä", 9), aborts("soon", 2, Prefix="tmp/"), days("objects", 1))
+    for key, count, name in [("tmp/a", 2, "soon"), ("TMP/a", 9, "late ä"), ("tmp2/a", 9, "late ä")]:
+        shown_by, moment = opened(key)
+        assert shown_by == (midnight_after(moment, count), name)
+    put_rules(s3, bucket, days("objects", 1))
+    assert opened("after")[0] == (None, "")
+
+
 # Rules of the configuration, and several instances
 
 

@@ -137,7 +137,7 @@ async fn an_object_made_of_parts_is_kept_whole() {
     let target = UploadRef {
         bucket: bucket(),
         key: key("a"),
-        upload: house.engine.create_upload(create).await.expect("opened").id,
+        upload: house.engine.create_upload(create).await.expect("opened").upload.id,
     };
     let mut parts = Vec::new();
     for (number, range) in [(1, None), (2, Some(RangeSpec::From { first: 7, last: Some(106) }))] {

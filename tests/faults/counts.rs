@@ -29,7 +29,7 @@ async fn ten_thousand_parts_become_one_object_and_a_copy_without_moving_a_byte()
         checksum: None,
         expiry: None,
     };
-    let upload = house.engine.create_upload(create).await.expect("opened").id;
+    let upload = house.engine.create_upload(create).await.expect("opened").upload.id;
     let target = UploadRef { bucket: bucket(), key: key("huge"), upload };
     let mut parts = Vec::new();
     for number in 1..=PARTS {

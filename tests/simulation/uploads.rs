@@ -87,9 +87,9 @@ impl Client {
         };
         let answer = self.send(self.engine.create_upload(create)).await;
         self.tell(format_args!("create an upload of {key}: {:?}", answer.as_ref().map(Result::is_ok)));
-        if let Some(Ok(upload)) = answer {
-            let (parts, unsure) = (BTreeMap::new(), BTreeSet::new());
-            self.memory().uploads.push(OpenUpload { key, id: upload.id, expiry, parts, unsure, tried: false });
+        if let Some(Ok(created)) = answer {
+            let (id, parts, unsure) = (created.upload.id, BTreeMap::new(), BTreeSet::new());
+            self.memory().uploads.push(OpenUpload { key, id, expiry, parts, unsure, tried: false });
         }
     }
 

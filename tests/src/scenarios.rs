@@ -114,7 +114,7 @@ async fn create(house: &House) -> Result<UploadRef, Error> {
         checksum: None,
         expiry: None,
     };
-    let upload = house.engine.create_upload(create).await?;
+    let upload = house.engine.create_upload(create).await?.upload;
     Ok(UploadRef { bucket: bucket(), key: key("a"), upload: upload.id })
 }
 
@@ -232,7 +232,7 @@ fn put_joined(house: &House) -> Work<'_> {
             checksum: None,
             expiry: None,
         };
-        let upload = house.engine.create_upload(create).await?;
+        let upload = house.engine.create_upload(create).await?.upload;
         let target = UploadRef { bucket: bucket(), key: key("joined"), upload: upload.id };
         let first = part(house, &target, 1, &first_part()).await?;
         let last = part(house, &target, 2, b"tail").await?;

@@ -79,8 +79,10 @@ fn refused(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
 }
 
-fn value_of(connection: &mut MultiplexedConnection, key: String) -> RedisFuture<'_, Option<Vec<u8>>> {
-    Box::pin(async move { redis::cmd("GET").arg(key).query_async(connection).await })
+/// A value that should have this length; nothing, if there is none. Of one that somebody made longer there is a byte too
+/// many and no more, so that it is seen and costs no memory.
+fn value_of(connection: &mut MultiplexedConnection, key: String, length: u64) -> RedisFuture<'_, Vec<u8>> {
+    Box::pin(async move { redis::cmd("GETRANGE").arg(key).arg(0).arg(length).query_async(connection).await })
 }
 
 #[async_trait]
@@ -91,9 +93,11 @@ impl Tier for Redis {
 
     async fn get(&self, content: ContentId, size_bytes: u64) -> Result<Option<Bytes>, TierError> {
         let mut lines = self.link.lines().ok_or(TierError::NotAsked)?;
-        match tokio::time::timeout(ASK_MAX, value_of(&mut lines.asking, self.key(content))).await {
+        let asked = value_of(&mut lines.asking, self.key(content), envelope::length(size_bytes));
+        match tokio::time::timeout(ASK_MAX, asked).await {
             Ok(Ok(value)) => {
                 self.link.answered();
+                let value = (!value.is_empty()).then_some(value);
                 value.map(|value| envelope::open(value, content, size_bytes)).transpose().map_err(TierError::Wrong)
             }
             Ok(Err(error)) => {

@@ -1,4 +1,4 @@
-//! When objects go by themselves, as answers show it.
+//! When objects and uploads go by themselves, as answers show it.
 //!
 //! Which rules a bucket has comes along with every look and every commit; the rules themselves are read
 //! once and kept until it has others, so that telling costs no question.
@@ -10,6 +10,7 @@ use s3o_catalog::{Committed, PutRow};
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::{BucketId, VersionId};
 use s3o_model::lifecycle::{ConfiguredRules, Departure, Rule, Subject};
+use s3o_model::multipart::Upload;
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Object, Tags};
 use s3o_model::shared::Shared;
@@ -19,14 +20,14 @@ use crate::{Engine, Error};
 /// How many rules are kept, of all buckets together; one bucket may have a thousand.
 const KEPT_MAX: usize = 20_000;
 
-/// The rules by which objects go. Clones are the same.
+/// The rules by which objects and uploads go. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Rules {
     configured: Shared<ConfiguredRules>,
     kept: Arc<Mutex<HashMap<BucketId, OfBucket>>>,
 }
 
-/// The rules of one bucket that remove objects.
+/// The rules of one bucket that are in force.
 #[derive(Clone)]
 struct OfBucket {
     revision: i64,
@@ -118,15 +119,30 @@ impl Engine {
         self.departure(name, &object, there.rules).await
     }
 
+    /// When an upload is aborted if nobody completes it, under the rules that its bucket had when it was found.
+    pub(crate) async fn departure_of_upload(
+        &self,
+        name: &BucketName,
+        upload: &Upload,
+        rules: Option<i64>,
+    ) -> Option<Departure> {
+        let of_bucket = self.rules_or_none(name, upload.bucket, rules).await;
+        Departure::of_upload(of_bucket.iter(), upload.key.as_str(), upload.created_at)
+    }
+
     async fn first_departure(&self, name: &BucketName, object: Present<'_>) -> Option<Departure> {
-        // The object was found or written, and is answered whether or not this can be told.
-        let of_bucket = self.rules_of(object.bucket, object.rules).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, bucket = %name, "an answer does not show when its object goes");
-            Arc::default()
-        });
+        let of_bucket = self.rules_or_none(name, object.bucket, object.rules).await;
         let configured = self.rules.configured.current();
         let rules = configured.of(name).chain(of_bucket.iter());
         Departure::first(object.expires_at, rules, object.subject, object.last_modified)
+    }
+
+    /// What was found or written is answered whether or not its rules can be told.
+    async fn rules_or_none(&self, name: &BucketName, bucket: BucketId, revision: Option<i64>) -> Arc<[Rule]> {
+        self.rules_of(bucket, revision).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, bucket = %name, "an answer does not show when something goes");
+            Arc::default()
+        })
     }
 
     async fn rules_of(&self, bucket: BucketId, revision: Option<i64>) -> Result<Arc<[Rule]>, Error> {
@@ -136,8 +152,12 @@ impl Engine {
         }
         // What is read may be newer than what was asked for, and is kept as what it is.
         let Some(found) = self.lifecycles.lifecycle(bucket).await? else { return Ok(Arc::default()) };
-        let rules: Arc<[Rule]> = found.rules.into_iter().filter(|rule| rule.expires().is_some()).collect();
+        let rules: Arc<[Rule]> = found.rules.into_iter().filter(is_in_force).collect();
         self.rules.keep(bucket, OfBucket { revision: found.revision, rules: Arc::clone(&rules) });
         Ok(rules)
     }
+}
+
+fn is_in_force(rule: &Rule) -> bool {
+    rule.expires().is_some() || rule.aborts().is_some()
 }

@@ -199,6 +199,12 @@ impl Rule {
         self.expires().filter(|_| self.filter.matches(object)).map(|threshold| threshold.due_at(written))
     }
 
+    /// When it would abort an upload of this key; `None` where it does not mean it.
+    #[must_use]
+    pub fn aborts_at(&self, key: &str, opened: Timestamp) -> Option<Timestamp> {
+        self.aborts().filter(|_| key.starts_with(self.filter.prefix())).map(|threshold| threshold.due_at(opened))
+    }
+
     const fn is_enabled(&self) -> bool {
         match self.status {
             Status::Enabled => true,

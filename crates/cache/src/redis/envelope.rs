@@ -12,6 +12,11 @@ const LENGTH_AT: usize = CONTENT_AT + 16;
 const CHECKSUM_AT: usize = LENGTH_AT + 8;
 const BODY_AT: usize = CHECKSUM_AT + 8;
 
+/// How long a body of this length is in its envelope.
+pub(super) fn length(size_bytes: u64) -> u64 {
+    size_bytes.saturating_add(BODY_AT as u64)
+}
+
 /// A body in its envelope.
 pub(super) fn seal(content: ContentId, body: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(BODY_AT + body.len());
@@ -53,7 +58,7 @@ fn checksum(head: &[u8], body: &[u8]) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{BODY_AT, CONTENT_AT, checksum, open, seal};
+    use super::{BODY_AT, CONTENT_AT, checksum, length, open, seal};
     use s3o_model::ids::ContentId;
     use uuid::Uuid;
 
@@ -62,7 +67,9 @@ mod tests {
     #[test]
     fn what_was_sealed_opens() {
         for body in [vec![], b"a".to_vec(), vec![9; 70_000]] {
-            assert_eq!(open(seal(CONTENT, &body), CONTENT, body.len() as u64).expect("opens"), body);
+            let sealed = seal(CONTENT, &body);
+            assert_eq!(sealed.len() as u64, length(body.len() as u64));
+            assert_eq!(open(sealed, CONTENT, body.len() as u64).expect("opens"), body);
         }
     }
 
@@ -79,8 +86,8 @@ mod tests {
     #[test]
     fn what_was_cut_or_grew_does_not_open() {
         let sealed = seal(CONTENT, b"abc");
-        for length in 0..sealed.len() {
-            assert!(open(sealed[..length].to_vec(), CONTENT, 3).is_err(), "{length} bytes");
+        for end in 0..sealed.len() {
+            assert!(open(sealed[..end].to_vec(), CONTENT, 3).is_err(), "{end} bytes");
         }
         assert!(open([&sealed[..], b"d"].concat(), CONTENT, 3).is_err());
         assert!(open([&sealed[..], b"d"].concat(), CONTENT, 4).is_err());

@@ -71,7 +71,8 @@ async fn values_that_somebody_changed_are_not_believed() {
     let key = format!("s3o:test:body:{content}");
     let sealed = envelope::seal(content, b"abc");
     let flipped = [&sealed[..sealed.len() - 1], b"d"].concat();
-    for value in [b"".to_vec(), b"garbage".to_vec(), sealed[..sealed.len() - 1].to_vec(), flipped] {
+    let (cut, grown) = (sealed[..sealed.len() - 1].to_vec(), [&sealed[..], b"d"].concat());
+    for value in [b"garbage".to_vec(), cut, grown, flipped] {
         raw().await.set::<_, _, ()>(&key, value).await.expect("set");
         assert!(matches!(tier.get(content, 3).await, Err(TierError::Wrong(_))));
     }
@@ -80,6 +81,18 @@ async fn values_that_somebody_changed_are_not_believed() {
     assert!(matches!(tier.get(content, 3).await, Err(TierError::Away(_))));
     tier.forget(&[content]).await.expect("forgotten");
     assert_eq!(tier.get(content, 3).await, Ok(None), "one refusal does not cut the connection");
+}
+
+#[tokio::test]
+async fn of_a_value_that_is_too_long_one_byte_too_many_is_read() {
+    let (tier, _upkeep) = reachable().await;
+    let content = fresh();
+    let (key, sealed) = (format!("s3o:test:body:{content}"), envelope::seal(content, b"abc"));
+    raw().await.set::<_, _, ()>(&key, vec![7_u8; 4 << 20]).await.expect("set");
+    let lines = tier.link.lines().expect("connected");
+    let read = super::value_of(&mut lines.asking.clone(), key, envelope::length(3)).await.expect("an answer");
+    assert_eq!(read.len(), sealed.len() + 1);
+    tier.forget(&[content]).await.expect("forgotten");
 }
 
 #[tokio::test]

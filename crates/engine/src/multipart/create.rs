@@ -2,6 +2,7 @@
 
 use s3o_model::expiry::Expiry;
 use s3o_model::ids::UploadId;
+use s3o_model::lifecycle::Departure;
 use s3o_model::multipart::{Upload, UploadChecksum, UploadState};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::Attributes;
@@ -23,9 +24,18 @@ pub struct CreateUpload {
     pub expiry: Option<Expiry>,
 }
 
+/// An upload that was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Created {
+    /// The upload.
+    pub upload: Upload,
+    /// When it is aborted if nobody completes it.
+    pub departure: Option<Departure>,
+}
+
 impl Engine {
     /// Opens an upload.
-    pub async fn create_upload(&self, create: CreateUpload) -> Result<Upload, Error> {
+    pub async fn create_upload(&self, create: CreateUpload) -> Result<Created, Error> {
         let there = self.find(&create.bucket, &create.key).await?;
         let expiry = self.expiry(&create.bucket, create.expiry, there.now)?;
         let mut upload = Upload {
@@ -39,6 +49,7 @@ impl Engine {
             state: UploadState::Open,
         };
         upload.created_at = self.uploads.create_upload(&upload).await?;
-        Ok(upload)
+        let departure = self.departure_of_upload(&create.bucket, &upload, there.rules).await;
+        Ok(Created { upload, departure })
     }
 }

@@ -3,6 +3,7 @@
 use s3o_model::checksum::Checksum;
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::UploadId;
+use s3o_model::lifecycle::Departure;
 use s3o_model::listing::{ListQuery, before_nul, group_of};
 use s3o_model::multipart::{Part, Upload, UploadChecksum};
 use s3o_model::names::{BucketName, ObjectKey};
@@ -19,6 +20,8 @@ pub struct PartsPage {
     pub parts: Vec<Part>,
     /// The last number, if more follow.
     pub next_after: Option<u32>,
+    /// When the upload is aborted if nobody completes it.
+    pub departure: Option<Departure>,
 }
 
 /// What a client asks for when it lists uploads.
@@ -76,12 +79,14 @@ pub struct ObjectPart {
 impl Engine {
     /// One page of an upload's parts.
     pub async fn list_parts(&self, target: &UploadRef, after: u32, limit: usize) -> Result<PartsPage, Error> {
+        let rules = self.find(&target.bucket, &target.key).await?.rules;
         let upload = self.open_upload(target).await?;
         let mut parts = self.uploads.parts(upload.id, after, limit + 1).await?;
         let truncated = parts.len() > limit;
         parts.truncate(limit);
         let next_after = truncated.then(|| parts.last().map_or(after, |part| part.number));
-        Ok(PartsPage { upload, parts, next_after })
+        let departure = self.departure_of_upload(&target.bucket, &upload, rules).await;
+        Ok(PartsPage { upload, parts, next_after, departure })
     }
 
     /// One page of a bucket's open uploads.

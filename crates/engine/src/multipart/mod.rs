@@ -9,7 +9,7 @@ mod upload_part;
 mod upload_part_copy;
 
 pub use complete::{CompleteUpload, Completed};
-pub use create::CreateUpload;
+pub use create::{CreateUpload, Created};
 pub use list::{ListedUpload, ObjectPart, PartsPage, UploadsPage, UploadsQuery};
 pub use upload_part::{PartStored, UploadPart};
 pub use upload_part_copy::{PartCopied, UploadPartCopy};

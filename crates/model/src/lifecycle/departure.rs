@@ -1,9 +1,9 @@
-//! When an object goes by itself: by its own expiry or by a rule, whichever comes first.
+//! When an object or an upload goes by itself: by its own expiry or by a rule, whichever comes first.
 
 use super::{Rule, Subject};
 use crate::clock::Timestamp;
 
-/// When an object goes by itself.
+/// When an object or an upload goes by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departure {
     /// The moment.
@@ -12,7 +12,7 @@ pub struct Departure {
     pub by: DepartsBy,
 }
 
-/// What makes an object go.
+/// What makes it go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DepartsBy {
     /// Its own expiry.
@@ -35,6 +35,13 @@ impl Departure {
         // Of equal ones the first is taken.
         let (at, rule) = own.into_iter().chain(due).min_by_key(|(at, _)| *at)?;
         Some(Self { at, by: rule.map_or(DepartsBy::Expiry, |rule| DepartsBy::Rule(rule.id.clone())) })
+    }
+
+    /// When an upload of this key that was opened at this moment is aborted, if nobody completes it.
+    pub fn of_upload<'a>(rules: impl Iterator<Item = &'a Rule>, key: &str, opened: Timestamp) -> Option<Self> {
+        let due = rules.filter_map(|rule| Some((rule.aborts_at(key, opened)?, rule)));
+        let (at, rule) = due.min_by_key(|(at, _)| *at)?;
+        Some(Self { at, by: DepartsBy::Rule(rule.id.clone()) })
     }
 }
 
@@ -82,6 +89,17 @@ mod tests {
         let rules = [rule("first", "tmp/", 2), rule("second", "", 2)];
         assert_eq!(first(None, &rules), Some((103 * DAY_MILLIS, by("first"))));
         assert_eq!(first(Some(103 * DAY_MILLIS), &rules), Some((103 * DAY_MILLIS, DepartsBy::Expiry)));
+    }
+
+    #[test]
+    fn of_the_rules_that_abort_the_first_is_told() {
+        let aborts = |id, prefix, days| Rule { expiration: None, abort_after_days: Some(days), ..rule(id, prefix, 1) };
+        let disabled = Rule { status: Status::Disabled, ..aborts("off", "", 1) };
+        let rules = [disabled, rule("objects", "", 1), aborts("late", "", 9), aborts("soon", "tmp/", 2)];
+        let first = |key| Departure::of_upload(rules.iter(), key, WRITTEN).map(|found| (found.at.millis(), found.by));
+        assert_eq!(first("tmp/a"), Some((103 * DAY_MILLIS, by("soon"))));
+        assert_eq!(first("a"), Some((110 * DAY_MILLIS, by("late"))));
+        assert_eq!(Departure::of_upload(rules[..2].iter(), "a", WRITTEN), None);
     }
 
     #[test]

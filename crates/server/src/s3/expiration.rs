@@ -3,6 +3,7 @@
 use http::HeaderMap;
 use s3o_model::expiry::{Expiry, ExpiryRefused};
 use s3o_model::lifecycle::{DepartsBy, Departure};
+use s3s::dto::Timestamp as S3Timestamp;
 
 use super::refusal::Refusal;
 use super::times;
@@ -41,14 +42,23 @@ pub fn refuse(refused: ExpiryRefused) -> Refusal {
     invalid(refused.to_string())
 }
 
-/// `x-amz-expiration`. The name of a rule is encoded, as in S3: it may hold what no header can.
+/// `x-amz-expiration`.
 pub fn shown(departure: Option<&Departure>) -> Option<String> {
     let Departure { at, by } = departure?;
-    let rule = match by {
+    Some(format!("expiry-date=\"{}\", rule-id=\"{}\"", times::http_date(*at), rule_name(by)))
+}
+
+/// `x-amz-abort-date` and `x-amz-abort-rule-id`.
+pub fn aborted(departure: Option<&Departure>) -> Option<(S3Timestamp, String)> {
+    departure.map(|departure| (times::to_s3(departure.at), rule_name(&departure.by)))
+}
+
+/// The name of a rule is encoded, as in S3: it may hold what no header can.
+fn rule_name(by: &DepartsBy) -> String {
+    match by {
         DepartsBy::Expiry => OWN_RULE.to_owned(),
         DepartsBy::Rule(name) => NameEncoding::Url.write(name),
-    };
-    Some(format!("expiry-date=\"{}\", rule-id=\"{rule}\"", times::http_date(*at)))
+    }
 }
 
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {

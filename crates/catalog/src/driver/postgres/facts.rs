@@ -1,5 +1,7 @@
 //! The conformance suite on PostgreSQL, each fact in a schema of its own.
 
+mod condemned_lately;
+mod explained;
 mod held_snapshot;
 
 use std::sync::Arc;

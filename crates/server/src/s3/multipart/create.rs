@@ -26,11 +26,14 @@ pub async fn create(
         checksum,
         expiry: expiration::asked(&request.headers)?,
     };
-    let upload = door.engine.create_upload(create).await.map_err(refuse)?;
+    let created = door.engine.create_upload(create).await.map_err(refuse)?;
+    let (abort_date, abort_rule_id) = expiration::aborted(created.departure.as_ref()).unzip();
     Ok(S3Response::new(CreateMultipartUploadOutput {
+        abort_date,
+        abort_rule_id,
         bucket: Some(input.bucket),
         key: Some(input.key),
-        upload_id: Some(upload.id.to_string()),
+        upload_id: Some(created.upload.id.to_string()),
         checksum_algorithm: checksum.map(|checksum| checksums::algorithm_name(checksum.algorithm)),
         checksum_type: checksum.map(|checksum| checksums::type_of(checksum.coverage)),
         ..CreateMultipartUploadOutput::default()

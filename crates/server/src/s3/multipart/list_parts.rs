@@ -12,7 +12,7 @@ use crate::s3::errors::refuse;
 use crate::s3::list_objects::page_size;
 use crate::s3::owner::{initiator, owner};
 use crate::s3::refusal::Refusal;
-use crate::s3::times;
+use crate::s3::{expiration, times};
 
 /// Lists an upload's parts.
 pub async fn list(door: &Door, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
@@ -27,7 +27,10 @@ pub async fn list(door: &Door, request: S3Request<ListPartsInput>) -> Answer<Lis
     let page = door.engine.list_parts(&target, after, limit).await.map_err(refuse)?;
     let class = page.upload.attributes.headers.storage_class.unwrap_or_else(|| DEFAULT_STORAGE_CLASS.to_owned());
     let checksum = page.upload.checksum;
+    let (abort_date, abort_rule_id) = expiration::aborted(page.departure.as_ref()).unzip();
     Ok(S3Response::new(ListPartsOutput {
+        abort_date,
+        abort_rule_id,
         bucket: Some(input.bucket),
         key: Some(input.key),
         upload_id: Some(input.upload_id),

@@ -1,16 +1,11 @@
 //! What looking for work costs while another session holds a snapshot: nothing that was settled meanwhile leaves the
-//! indexes. Costs are counted in buffers, which do not depend on the machine.
+//! indexes.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tokio_postgres::{Client, NoTls};
-
-use super::{Postgres, PostgresOptions, fresh_schema, url};
+use super::explained::{Explained, explained, session};
 use crate::conformance::scene::{Scene, backend, clock};
-use crate::unit::{Answer, Row, Statement, Unit};
-use crate::{Ages, Cleanups, Driver, Effort, Error};
+use crate::{Ages, Cleanups};
 
 /// Settled, at a thousand each second, up to this moment.
 const SETTLE: &str = "
@@ -32,87 +27,17 @@ const QUEUE: &str =
 
 const NOW: &str = "(SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
 
-/// Has every statement explained, and counts the buffers it touched.
-struct Explained {
-    inner: Postgres,
-    buffers: Mutex<u64>,
-}
-
-impl Explained {
-    async fn explain(&self, statement: &Statement) -> Result<(), Error> {
-        let sql = format!("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) {}", statement.sql).leak();
-        let mut unit = Unit::new("explain");
-        unit.run(sql, statement.params.clone());
-        let plan = self.inner.write(unit).await?;
-        // The first line of its kind is about the whole statement.
-        let lines = plan[0].rows.iter().map(|row| row.text(0).expect("a line"));
-        let touched = lines.map(str::trim).find_map(|line| line.strip_prefix("Buffers: shared "));
-        let counts = touched.unwrap_or_default().split(' ').filter_map(|count| count.split_once('='));
-        let read = counts.filter(|(kind, _)| ["hit", "read"].contains(kind));
-        let sum: u64 = read.map(|(_, count)| count.parse::<u64>().expect("a number")).sum();
-        *self.buffers.lock().expect("a lock") += sum;
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Driver for Explained {
-    /// Explaining with ANALYZE does what the statement does, but answers with the plan.
-    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
-        for statement in &unit.statements {
-            self.explain(statement).await?;
-        }
-        Ok(vec![Answer::default(); unit.statements.len()])
-    }
-
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
-        self.explain(&query).await?;
-        self.inner.read(query).await
-    }
-
-    fn stripes(&self) -> u32 {
-        1
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
-    }
-}
-
-/// A catalog whose statements are explained, with the real clock, and the schema it is in.
-async fn explained() -> (Scene, Arc<Explained>, String) {
-    let schema = fresh_schema().await;
-    let options = PostgresOptions {
-        url: url(),
-        connections: 2,
-        wait_max: Duration::from_mins(1),
-        schema: Some(schema.clone()),
-        clock: None,
-    };
-    let inner = Postgres::open(&options).await.expect("a catalog");
-    let driver = Arc::new(Explained { inner, buffers: Mutex::default() });
-    (Scene::over(driver.clone(), clock(), ()), driver, schema)
-}
-
-async fn session(schema: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("a server");
-    tokio::task::spawn(connection);
-    client.batch_execute(&format!("SET search_path = {schema}")).await.expect("a schema");
-    client
-}
-
 /// What a look for cleanups and the claim behind it cost, and what a look for ended leases does.
 async fn cost(scene: &Scene, driver: &Explained) -> (u64, u64) {
     let age = Duration::from_secs(10);
     let ages = Ages { claims: age, joined: age, answers: age, condemned: age };
-    let spent = || std::mem::take(&mut *driver.buffers.lock().expect("a lock"));
-    spent();
+    driver.spent();
     let waiting = scene.catalog.waiting(&[backend("disk")], &ages).await.expect("a look");
     assert_eq!(waiting.lanes.len(), 1);
     scene.catalog.claim_cleanups(&backend("disk"), 100, &scene.claimant()).await.expect("claimed");
-    let claim = spent();
+    let claim = driver.spent();
     scene.reap(100, Duration::ZERO).await;
-    (claim, spent())
+    (claim, driver.spent())
 }
 
 #[tokio::test]

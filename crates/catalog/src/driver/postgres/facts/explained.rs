@@ -1,0 +1,87 @@
+//! A catalog whose statements are explained as they run. Costs are counted in buffers, which do not depend on the machine.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_postgres::{Client, NoTls};
+
+use super::{Postgres, PostgresOptions, fresh_schema, url};
+use crate::conformance::scene::{Scene, clock};
+use crate::unit::{Answer, Row, Statement, Unit};
+use crate::{Driver, Effort, Error};
+
+/// Has every statement explained, and counts the buffers it touched.
+pub(super) struct Explained {
+    inner: Postgres,
+    buffers: Mutex<u64>,
+}
+
+impl Explained {
+    /// What was touched since it was asked last.
+    pub(super) fn spent(&self) -> u64 {
+        std::mem::take(&mut *self.buffers.lock().expect("a lock"))
+    }
+
+    async fn explain(&self, statement: &Statement) -> Result<(), Error> {
+        let sql = format!("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) {}", statement.sql).leak();
+        let mut unit = Unit::new("explain");
+        unit.run(sql, statement.params.clone());
+        let plan = self.inner.write(unit).await?;
+        // The first line of its kind is about the whole statement.
+        let lines = plan[0].rows.iter().map(|row| row.text(0).expect("a line"));
+        let touched = lines.map(str::trim).find_map(|line| line.strip_prefix("Buffers: shared "));
+        let counts = touched.unwrap_or_default().split(' ').filter_map(|count| count.split_once('='));
+        let read = counts.filter(|(kind, _)| ["hit", "read"].contains(kind));
+        let sum: u64 = read.map(|(_, count)| count.parse::<u64>().expect("a number")).sum();
+        *self.buffers.lock().expect("a lock") += sum;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Driver for Explained {
+    /// Explaining with ANALYZE does what the statement does, but answers with the plan.
+    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+        for statement in &unit.statements {
+            self.explain(statement).await?;
+        }
+        Ok(vec![Answer::default(); unit.statements.len()])
+    }
+
+    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        self.explain(&query).await?;
+        self.inner.read(query).await
+    }
+
+    fn stripes(&self) -> u32 {
+        1
+    }
+
+    fn effort(&self) -> Effort {
+        self.inner.effort()
+    }
+}
+
+/// Such a catalog, with the real clock, and the schema it is in.
+pub(super) async fn explained() -> (Scene, Arc<Explained>, String) {
+    let schema = fresh_schema().await;
+    let options = PostgresOptions {
+        url: url(),
+        connections: 2,
+        wait_max: Duration::from_mins(1),
+        schema: Some(schema.clone()),
+        clock: None,
+    };
+    let inner = Postgres::open(&options).await.expect("a catalog");
+    let driver = Arc::new(Explained { inner, buffers: Mutex::default() });
+    (Scene::over(driver.clone(), clock(), ()), driver, schema)
+}
+
+/// A session of its own in that schema.
+pub(super) async fn session(schema: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("a server");
+    tokio::task::spawn(connection);
+    client.batch_execute(&format!("SET search_path = {schema}")).await.expect("a schema");
+    client
+}
