@@ -76,6 +76,8 @@ async fn values_that_somebody_changed_are_not_believed() {
         raw().await.set::<_, _, ()>(&key, value).await.expect("set");
         assert!(matches!(tier.get(content, 3).await, Err(TierError::Wrong(_))));
     }
+    raw().await.set::<_, _, ()>(&key, b"").await.expect("set");
+    assert_eq!(tier.get(content, 3).await, Ok(None), "nothing is no entry");
     raw().await.del::<_, ()>(&key).await.expect("deleted");
     raw().await.lpush::<_, _, ()>(&key, "a list").await.expect("pushed");
     assert!(matches!(tier.get(content, 3).await, Err(TierError::Away(_))));

@@ -8,7 +8,7 @@ use s3o_model::listing::{ListQuery, before_nul, group_of};
 use s3o_model::multipart::{Part, Upload, UploadChecksum};
 use s3o_model::names::{BucketName, ObjectKey};
 
-use super::UploadRef;
+use super::{UploadRef, open};
 use crate::{Engine, Error};
 
 /// One page of an upload's parts.
@@ -79,13 +79,13 @@ pub struct ObjectPart {
 impl Engine {
     /// One page of an upload's parts.
     pub async fn list_parts(&self, target: &UploadRef, after: u32, limit: usize) -> Result<PartsPage, Error> {
-        let rules = self.find(&target.bucket, &target.key).await?.rules;
-        let upload = self.open_upload(target).await?;
+        let there = self.find(&target.bucket, &target.key).await?;
+        let upload = open(self.upload_in(there.bucket, target).await?)?;
         let mut parts = self.uploads.parts(upload.id, after, limit + 1).await?;
         let truncated = parts.len() > limit;
         parts.truncate(limit);
         let next_after = truncated.then(|| parts.last().map_or(after, |part| part.number));
-        let departure = self.departure_of_upload(&target.bucket, &upload, rules).await;
+        let departure = self.departure_of_upload(&target.bucket, &upload, there.rules).await;
         Ok(PartsPage { upload, parts, next_after, departure })
     }
 

@@ -14,7 +14,7 @@ pub use list::{ListedUpload, ObjectPart, PartsPage, UploadsPage, UploadsQuery};
 pub use upload_part::{PartStored, UploadPart};
 pub use upload_part_copy::{PartCopied, UploadPartCopy};
 
-use s3o_model::ids::UploadId;
+use s3o_model::ids::{BucketId, UploadId};
 use s3o_model::multipart::{Upload, UploadState};
 use s3o_model::names::{BucketName, ObjectKey};
 
@@ -35,15 +35,23 @@ impl Engine {
     /// An upload, if all three names lead to it.
     async fn named_upload(&self, target: &UploadRef) -> Result<Upload, Error> {
         let bucket = self.find_bucket(&target.bucket).await?;
+        self.upload_in(bucket.id, target).await
+    }
+
+    async fn upload_in(&self, bucket: BucketId, target: &UploadRef) -> Result<Upload, Error> {
         let upload = self.uploads.upload(target.upload).await?;
-        upload.filter(|upload| upload.bucket == bucket.id && upload.key == target.key).ok_or(Error::NoSuchUpload)
+        upload.filter(|upload| upload.bucket == bucket && upload.key == target.key).ok_or(Error::NoSuchUpload)
     }
 
     async fn open_upload(&self, target: &UploadRef) -> Result<Upload, Error> {
-        let upload = self.named_upload(target).await?;
-        match upload.state {
-            UploadState::Open => Ok(upload),
-            UploadState::Completed(_) | UploadState::Aborted => Err(Error::NoSuchUpload),
-        }
+        open(self.named_upload(target).await?)
+    }
+}
+
+/// An upload, if parts may still come.
+fn open(upload: Upload) -> Result<Upload, Error> {
+    match upload.state {
+        UploadState::Open => Ok(upload),
+        UploadState::Completed(_) | UploadState::Aborted => Err(Error::NoSuchUpload),
     }
 }
