@@ -80,6 +80,11 @@ fn builder(door: &Door, keys: SharedKeys, domain: Option<Domain>) -> S3ServiceBu
 fn protocol_limits() -> S3Config {
     let mut config = S3Config::default();
     config.xml_max_body_size = xml_body::BYTES_MAX;
+    // Forms are refused before the library sees them; these limits hold should one get past that check.
+    config.post_object_max_file_size = 1;
+    config.form_max_field_size = 1;
+    config.form_max_fields_size = 1;
+    config.form_max_parts = 1;
     config
 }
 
