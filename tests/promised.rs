@@ -113,7 +113,7 @@ fn every_test_and_file_that_a_list_names_exists() {
 }
 
 #[test]
-fn every_entry_is_shown_or_said_to_be_open() {
+fn every_entry_names_a_test_or_is_open() {
     let files = files();
     for list in LISTS {
         let text = text_of(list);
@@ -121,11 +121,9 @@ fn every_entry_is_shown_or_said_to_be_open() {
         for (id, entry) in entries(&text) {
             assert!(seen.insert(id), "{list}: {id} stands twice");
             let reason = entry.rsplit_once(" | ").map_or(entry, |(_, reason)| reason);
-            let named = names(reason).any(|name| {
-                name.contains("::")
-                    || FILES.iter().any(|ending| name.ends_with(ending)) && fault(&files, name).is_none()
-            });
-            assert!(named || reason.contains(OPEN), "{list}: {id} gives no reason: {reason}");
+            // A file shows nothing by itself: the entry names the test in it.
+            let is_tested = names(reason).any(|name| name.contains("::") && fault(&files, name).is_none());
+            assert!(is_tested || reason.contains(OPEN), "{list}: {id} names no test: {reason}");
         }
         assert!(seen.len() > 30, "{list} has only {} entries", seen.len());
     }

@@ -77,8 +77,10 @@ class OwnKey(History):
         return f"possible {self.states}, floating {self.floating}"
 
     def begin(self, outcome):
+        """A write that was cut off earlier may be finished before this request takes effect."""
         with self.lock:
             self.note(f"asks {outcome}")
+            self.states = self.reachable()
             return outcome, frozenset(self.floating)
 
     def acknowledged(self, ticket):

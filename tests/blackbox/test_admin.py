@@ -1,13 +1,25 @@
 """The admin API and the commands that ask it: the token, status, workers, the audit trail, the log level."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from asking import ask, command
 from polling import eventually
 
-WORKERS = {"cleanup", "pending_reaper", "identity", "stale_multipart", "lifecycle", "quota_audit", "watchdog"}
+WORKERS = {
+    "cleanup",
+    "expiry",
+    "identity",
+    "lifecycle",
+    "pending_reaper",
+    "quota_audit",
+    "stale_multipart",
+    "watchdog",
+}
+ROUTER = Path(__file__).parents[2] / "crates/server/src/admin/mod.rs"
 
 
 @pytest.fixture
@@ -29,10 +41,29 @@ QUESTIONS = [
     ("POST", "/dlq/1/retry"),
     ("POST", "/dlq/1/discard"),
     ("GET", "/lifecycle/preview"),
+    ("GET", "/verify"),
+    ("POST", "/verify"),
     ("GET", "/audit"),
     ("GET", "/log-level"),
     ("PUT", "/log-level"),
 ]
+
+
+def routes():
+    """Every method and path below /admin/api that the server routes."""
+    api = ROUTER.read_text().split("fn router(")[1].split(".fallback(")[0]
+    for path, methods in re.findall(r'\.route\(\s*"([^"]+)",\s*(.+?)\)\n', api, re.DOTALL):
+        for method in re.findall(r"\b(get|post|put|delete)\(", methods):
+            yield method.upper(), path
+
+
+def test_every_route_is_among_the_questions():
+    asked = {(method, path.partition("?")[0]) for method, path in QUESTIONS}
+    found = set(routes())
+    assert len(found) >= 16
+    for method, path in found:
+        pattern = re.compile(re.sub(r"\{[^}]+\}", "[^/]+", path))
+        assert any(method == verb and pattern.fullmatch(at) for verb, at in asked), f"no question asks {method} {path}"
 
 
 class TestApi:
@@ -67,13 +98,19 @@ class TestApi:
         assert "reserved" in disk and "objects" in disk
         assert [bucket["name"] for bucket in body["buckets"]] == ["shown"]
         assert body["queues"]["uploads"] == 1
-        assert {worker["name"] for worker in body["workers"]} >= WORKERS
+        assert {worker["name"] for worker in body["workers"]} == WORKERS
+
+    @pytest.mark.parametrize("worker", sorted(WORKERS))
+    def test_every_worker_runs_when_it_is_asked(self, server, worker):
+        report = server.run_worker(worker)
+        assert (report["worker"], report["outcome"], report["error"]) == (worker, "ok", None)
+        assert report["run_id"] and report["started_at"] <= report["finished_at"]
 
     def test_workers_come_in_pages(self, server):
         status, body = ask(server, "GET", "/workers")
         names = [worker["name"] for worker in body["items"]]
         assert status == 200 and body["next"] is None
-        assert names == sorted(names) and set(names) >= WORKERS
+        assert names == sorted(WORKERS)
         paged, after = [], ""
         while after is not None:
             page = ask(server, "GET", f"/workers?limit=1&after={after}")[1]

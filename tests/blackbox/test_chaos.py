@@ -173,6 +173,18 @@ def test_a_read_may_show_what_a_request_that_landed_beside_it_took_away():
         history.saw(history.look(), lambda outcome: outcome == there, "a read that began afterwards")
 
 
+def test_a_cut_off_write_may_be_finished_before_the_next_one_begins():
+    history = OwnKey("key")
+    first, second = (Outcome("PUT", etag, is_declared=True) for etag in ('"one"', '"two"'))
+    history.unknown(history.begin(first))
+    history.saw(history.look(), lambda outcome: outcome.etag is None, "the first write has not happened yet")
+    history.unknown(history.begin(second))
+    history.saw(history.look(), lambda outcome: outcome == first, "the first write was finished")
+    history.saw(history.look(), lambda outcome: outcome == second, "the second write was finished after it")
+    with pytest.raises(AssertionError, match="impossible"):
+        history.saw(history.look(), lambda outcome: outcome == first, "the second write ended the first")
+
+
 def missed(chaos):
     """The kinds of faults that have not happened yet."""
     return [kind for kind in (*HOST_KINDS, *WIRE_KINDS, *COMMIT_KINDS) if not chaos.fired[kind]]

@@ -12,6 +12,8 @@ use crate::lives::{Run, effect, given_up, pair, single};
 
 /// No operation has as many.
 const POINTS_MAX: usize = 10_000;
+/// A multipart upload of two parts has at least as many calls with an effect: each write has an intent, bytes and a commit.
+const HEAVY_POINTS_MIN: usize = 12;
 
 /// Strikes at each point in turn until the run comes to its end by itself; how many there were.
 fn each_point(mut strike: impl FnMut(usize) -> Run) -> usize {
@@ -58,6 +60,7 @@ fn any_effect_may_be_the_last_while_megabytes_move() {
         for blow in [Blow::DieAfter, Blow::LoseAnswer] {
             let found = each_point(|point| effect(scenario, point, blow));
             println!("{blow:?} in {}: {found} points", scenario.name);
+            assert!(found >= HEAVY_POINTS_MIN, "{} has only {found} points", scenario.name);
             points += found;
         }
     }

@@ -32,6 +32,9 @@ async fn with_fault(scenario: &Scenario, call: u64, fault: Fault) {
     house.flaky.fail_call(call, fault);
     let outcome = (scenario.act)(&house).await;
     let expected = if outcome.is_ok() { (scenario.after)() } else { either(scenario) };
+    house.settle().await;
+    let struck = house.flaky.log().into_iter().any(|made| made.number == call && made.fault == Some(fault));
+    assert!(struck, "{}: call {call} was not made, or {fault:?} was not injected", scenario.name);
     house.check(&expected).await;
 }
 

@@ -9,6 +9,7 @@ mod departures;
 mod each_call;
 mod late;
 mod late_writes;
+mod order;
 mod overtaken;
 mod poison;
 mod strangers;

@@ -76,6 +76,21 @@ async fn bytes_that_nobody_names_are_found_unless_they_are_a_strangers() {
 }
 
 #[tokio::test]
+async fn verify_and_workers_never_turn_unnamed_bytes_into_objects() {
+    let house = house().await;
+    let delete = DeleteObject { bucket: bucket(), key: object_key("a"), condition: WriteCondition::None };
+    let deleted = key_of(&house);
+    house.engine.delete_object(delete).await.expect("deleted");
+    house.settle().await;
+    house.memory.plant(&deleted, Bytes::from_static(b"eleven byte"));
+    house.memory.plant(STRAY, Bytes::from_static(b"ours"));
+    assert_eq!(broken(&house).await, [Invariant::I3, Invariant::I7]);
+    house.settle().await;
+    assert_eq!(house.read("a").await, None);
+    assert_eq!(house.read("stray").await, None);
+}
+
+#[tokio::test]
 async fn temporary_files_and_unfinished_uploads_are_found() {
     let house = house().await;
     house.memory.plant(".s3o/tmp/0123456789abcdef0123456789abcdef", Bytes::new());

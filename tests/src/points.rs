@@ -37,6 +37,7 @@ struct Counted {
     died: Notify,
     /// Calls that change nothing are no points.
     only_effects: bool,
+    journal: Mutex<Vec<String>>,
 }
 
 impl Points {
@@ -72,6 +73,16 @@ impl Points {
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.0.dead.load(Ordering::SeqCst)
+    }
+
+    /// The calls so far, in order: `backend NAME` when a backend call begins, `unit NAME` when a unit is committed.
+    #[must_use]
+    pub fn journal(&self) -> Vec<String> {
+        self.0.journal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn record(&self, kind: &str, name: &str) {
+        self.0.journal.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{kind} {name}"));
     }
 
     /// Waits for the death of the process.
@@ -123,6 +134,7 @@ impl Points {
 impl Weather for Points {
     fn strike(&self, operation: &'static str, _key: &str) -> Option<Fault> {
         const LOOKS: [&str; 6] = ["probe_traits", "get", "probe", "list", "uploads_of", "read_own"];
+        self.record("backend", operation);
         match self.pass(!LOOKS.contains(&operation))? {
             // Longer than any test: the dead do not answer.
             Blow::DieBefore => Some(Fault::Hang(Duration::from_hours(100_000))),
@@ -148,7 +160,11 @@ impl Driver for Pointed {
         if blow == Some(Blow::DieBefore) {
             std::future::pending::<()>().await;
         }
+        let name = unit.name;
         let answers = self.inner.write(unit).await;
+        if answers.is_ok() {
+            self.points.record("unit", name);
+        }
         self.points.step().await;
         match blow {
             Some(_) => answers.and_then(|_| Err(Error::Unknown("injected: it happened".to_owned()))),

@@ -66,6 +66,16 @@ fn put_old(house: &House) -> Work<'_> {
     })
 }
 
+fn put_two(house: &House) -> Work<'_> {
+    Box::pin(async {
+        let client = Arc::new(());
+        for (name, body) in [("a", b"first body".as_slice()), ("b", b"second body")] {
+            house.engine.put_object(house.put(name, body, &client)).await?;
+        }
+        Ok(())
+    })
+}
+
 fn put_new(house: &House) -> Work<'_> {
     Box::pin(async {
         let client = Arc::new(());
@@ -302,10 +312,12 @@ const APART: [Scenario; 13] = [
         heavy: false,
         dedup: false,
         put_bytes_max: LARGE,
-        prepare: put_old,
+        prepare: put_two,
         act: delete_many,
-        after: || holds("a", None),
-        before: || holds("a", Some(b"old body")),
+        after: || Expected::from([("a", vec![None]), ("b", vec![None])]),
+        before: || {
+            Expected::from([("a", vec![Some(b"first body".to_vec())]), ("b", vec![Some(b"second body".to_vec())])])
+        },
     },
     Scenario {
         name: "copy",

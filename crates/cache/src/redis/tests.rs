@@ -110,7 +110,7 @@ async fn a_redis_that_is_not_there_is_not_asked() {
         assert_eq!(tier.get(fresh(), 3).await, Err(TierError::NotAsked));
     }
     assert_eq!(tier.forget(&[fresh()]).await, Err(TierError::NotAsked));
-    assert!(began.elapsed() < Duration::from_secs(1), "took {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "took {:?}", began.elapsed());
 }
 
 /// Speaks just enough to be taken for a Redis: so many answers, then silence.

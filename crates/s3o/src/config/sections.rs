@@ -37,8 +37,17 @@ const HOUR: Duration = Duration::from_hours(1);
 const TEBIBYTE: u64 = 1 << 40;
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 8] =
-    ["replication", "rebalance", "reconcile", "sweep", "integrity", "usage_flush", "circuit_breaker", "notifications"];
+const NOT_BUILT: [&str; 9] = [
+    "replication",
+    "rebalance",
+    "reconcile",
+    "sweep",
+    "integrity",
+    "usage_flush",
+    "circuit_breaker",
+    "notifications",
+    "small_objects",
+];
 
 pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
     let faults = RefCell::new(Faults::default());
@@ -116,6 +125,7 @@ fn server(section: Section<'_>) -> Server {
 }
 
 fn admin(section: Section<'_>) -> Admin {
+    section.not_built(&["tls"]);
     let listen = section.read("listen", address).unwrap_or(local(9001));
     let admin = Admin { listen, token: section.read("token", not_empty) };
     section.finish();
@@ -176,7 +186,7 @@ fn access_key(section: Section<'_>) -> Option<AccessKey> {
 fn bucket(section: Section<'_>) -> Option<(BucketName, BucketSettings)> {
     let name = section.required("name", |text| text.parse().map_err(|e: s3o_model::names::InvalidName| e.to_string()));
     let dedup = section.read("dedup", flag).unwrap_or(false);
-    section.not_built(&["replication_factor"]);
+    section.not_built(&["replication_factor", "small_objects"]);
     let default_ttl = section.read("default_ttl", time_to_live);
     section.finish();
     Some((name?, BucketSettings { dedup, default_ttl }))

@@ -1,5 +1,7 @@
 //! What a configuration may say, and what it is told when it may not.
 
+mod not_built;
+
 use super::{BackendKind, Config, Database};
 use s3o_model::recovery::Recovery;
 use std::path::Path;

@@ -1,0 +1,45 @@
+//! Settings of parts that are not built are refused with their path, and what must always run has no switch.
+
+use super::{DISK, parse};
+
+/// One setting of every part that is not built, with the path under which it is refused.
+const NOT_BUILT: [(&str, &str); 16] = [
+    ("replication: {factor: 2}", "replication"),
+    ("rebalance: {enabled: true}", "rebalance"),
+    ("reconcile: {enabled: true}", "reconcile"),
+    ("sweep: {enabled: true}", "sweep"),
+    ("integrity: {enabled: true}", "integrity"),
+    ("usage_flush: {interval: 30s}", "usage_flush"),
+    ("circuit_breaker: {failure_threshold: 5}", "circuit_breaker"),
+    ("notifications: {interval: 5s}", "notifications"),
+    ("small_objects: {inline_max: 16KiB}", "small_objects"),
+    ("server: {tls: {cert_file: a, key_file: b}}", "server.tls"),
+    ("admin: {tls: {cert_file: a, key_file: b}}", "admin.tls"),
+    ("routing: {strategy: spread}", "routing.strategy"),
+    ("buckets: [{name: photos, replication_factor: 2}]", "buckets[0].replication_factor"),
+    ("buckets: [{name: photos, small_objects: true}]", "buckets[0].small_objects"),
+    (
+        "backends: [{name: a, kind: fs, root: /a, api_request_limit: 1, egress_byte_limit: 1, ingress_byte_limit: 1}]",
+        "backends[0].api_request_limit",
+    ),
+    ("backends: [{name: a, kind: fs, root: /a, max_object_size: 1GiB}]", "backends[0].max_object_size"),
+];
+
+#[test]
+fn settings_of_parts_that_are_not_built_are_refused_with_their_path() {
+    for (setting, path) in NOT_BUILT {
+        let disk = if setting.starts_with("backends") { "" } else { DISK };
+        let faults = parse(&format!("{disk}{setting}\n")).expect_err(setting);
+        let named =
+            faults.lines().any(|fault| fault.starts_with(&format!("{path}: ")) && fault.contains("not built yet"));
+        assert!(named, "{setting}: {faults}");
+    }
+}
+
+#[test]
+fn workers_that_keep_the_guarantees_cannot_be_switched_off() {
+    for section in ["cleanup_queue", "expiry", "watchdog", "quota_audit", "stale_multipart", "identity", "lifecycle"] {
+        let faults = parse(&format!("{DISK}{section}: {{enabled: false}}\n")).expect_err(section);
+        assert_eq!(faults, format!("{section}.enabled: is not a known setting"));
+    }
+}
