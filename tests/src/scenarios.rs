@@ -1,6 +1,7 @@
 //! The operations that are put to the test: what is there before, what is done, and what may be
 //! there afterwards, whether it was acknowledged or not.
 
+mod apart;
 mod expiry;
 mod rules;
 mod shared;
@@ -262,144 +263,8 @@ const LARGE: u64 = u64::MAX;
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    APART.iter().chain(&shared::ONCE).chain(&expiry::ALL).chain(&expiry::once::ALL)
+    apart::ALL.iter().chain(&shared::ONCE).chain(&expiry::ALL).chain(&expiry::once::ALL)
 }
-
-/// Those in a bucket that keeps contents apart.
-const APART: [Scenario; 13] = [
-    Scenario {
-        name: "put",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: nothing,
-        act: put_new,
-        after: || holds("a", Some(b"the new body")),
-        before: || holds("a", None),
-    },
-    Scenario {
-        name: "put through a backend upload",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: 5,
-        prepare: nothing,
-        act: put_new,
-        after: || holds("a", Some(b"the new body")),
-        before: || holds("a", None),
-    },
-    Scenario {
-        name: "overwrite",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: put_new,
-        after: || holds("a", Some(b"the new body")),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "delete",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: delete,
-        after: || holds("a", None),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "delete many",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_two,
-        act: delete_many,
-        after: || Expected::from([("a", vec![None]), ("b", vec![None])]),
-        before: || {
-            Expected::from([("a", vec![Some(b"first body".to_vec())]), ("b", vec![Some(b"second body".to_vec())])])
-        },
-    },
-    Scenario {
-        name: "copy",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: copy,
-        after: || holds("b", Some(b"old body")),
-        before: || holds("b", None),
-    },
-    Scenario {
-        name: "multipart",
-        heavy: true,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: multipart,
-        after: || holds("a", Some(&both_parts())),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "abort",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: abort,
-        after: || holds("a", Some(b"old body")),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "parts copied from an object",
-        heavy: true,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_joined,
-        act: copied_parts,
-        after: || holds("a", Some(&all_copied())),
-        before: || holds("a", None),
-    },
-    Scenario {
-        name: "put over what is still there",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: put_if_match,
-        after: || holds("a", Some(b"the new body")),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "multipart of one part",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: multipart_of_one,
-        after: || holds("a", Some(b"tail")),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "a lifecycle rule",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: rules::expire_by_rule,
-        after: || holds("a", None),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "a part copied from a range",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        prepare: put_old,
-        act: copied_range,
-        after: || holds("a", Some(b"old")),
-        before: || holds("a", Some(b"old body")),
-    },
-];
 
 /// What may hold when nobody knows whether the operation happened.
 #[must_use]
