@@ -30,19 +30,27 @@ impl Credentials {
         data.join("credentials.json")
     }
 
-    /// The ones that are kept, or new ones that are kept from now on.
-    pub fn load_or_create(data: &Path, entropy: &dyn Entropy) -> Result<Self, Failure> {
+    /// Loads the kept credentials, or creates and keeps new ones; the flag is true if they are new.
+    pub fn load_or_create(data: &Path, entropy: &dyn Entropy) -> Result<(Self, bool), Failure> {
         let path = Self::path(data);
         let failed = |why: &dyn std::fmt::Display| Failure::of(&path.display().to_string(), why);
         match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(&error)),
+            Ok(bytes) => Ok((Self::decode(&bytes).map_err(|error| failed(&error))?, false)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let credentials = Self::fresh(entropy);
                 credentials.keep(&path).map_err(|error| failed(&error))?;
-                Ok(credentials)
+                Ok((credentials, true))
             }
             Err(error) => Err(failed(&error)),
         }
+    }
+
+    /// Errors name the place and never quote the text.
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let invalid = |error: serde_json::Error| {
+            format!("line {}, column {}: not the JSON that s3o wrote", error.line(), error.column())
+        };
+        serde_json::from_slice(bytes).map_err(invalid)
     }
 
     fn fresh(entropy: &dyn Entropy) -> Self {
@@ -74,11 +82,20 @@ mod tests {
     #[test]
     fn they_are_made_once_and_only_their_owner_reads_them() {
         let folder = tempfile::tempdir().expect("a folder");
-        let first = Credentials::load_or_create(folder.path(), &SeededEntropy::new(1)).expect("made");
-        let again = Credentials::load_or_create(folder.path(), &SeededEntropy::new(2)).expect("kept");
+        let (first, first_is_new) = Credentials::load_or_create(folder.path(), &SeededEntropy::new(1)).expect("made");
+        let (again, again_is_new) = Credentials::load_or_create(folder.path(), &SeededEntropy::new(2)).expect("kept");
+        assert!(first_is_new && !again_is_new);
         assert_eq!(first.secret_access_key, again.secret_access_key);
         assert_eq!(first.secret_access_key.len(), 40);
         let mode = std::fs::metadata(Credentials::path(folder.path())).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_damaged_file_is_reported_without_its_text() {
+        for damaged in ["hunter2", "{\"access_key_id\": \"hunter2\", \"admin_token\": 2", "{\"hunter2\": []}"] {
+            let problem = Credentials::decode(damaged.as_bytes()).err().expect("damaged");
+            assert!(problem.starts_with("line 1, column ") && !problem.contains("hunter2"), "{problem}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use crate::cli::{Failure, Init, Validate};
 use crate::config::Config;
@@ -14,6 +15,8 @@ pub fn init(arguments: &Init) -> Result<(), Failure> {
     let mut file = OpenOptions::new()
         .create_new(true)
         .write(true)
+        // Secrets are written into it.
+        .mode(0o600)
         .open(&arguments.config)
         .map_err(|error| Failure::of(&path, error))?;
     file.write_all(TEMPLATE.as_bytes()).map_err(|error| Failure::of(&path, error))?;

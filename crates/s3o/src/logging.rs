@@ -5,13 +5,15 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
 use s3o_server::admin::{InvalidLevel, LogLevel};
+use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, reload};
 
 const DEFAULT: &str = "info";
-/// The protocol library logs refusals as errors; ours are in the answers and the audit trail.
-const QUIET: &str = "s3s=off";
+/// The protocol library logs whole requests, and beside a wrong signature the one that would have been right. No level
+/// shows its lines; refusals are in the answers and the audit trail.
+const HIDDEN_CRATE: &str = "s3s";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// What a log line looks like.
@@ -35,7 +37,7 @@ pub fn start(format: Format, level: Option<&str>) -> Levels {
     let asked = level.map_or(DEFAULT, str::trim);
     let (level, filter) = match filter(asked) {
         Ok(filter) => (asked, filter),
-        Err(_) => (DEFAULT, EnvFilter::new(format!("{DEFAULT},{QUIET}"))),
+        Err(_) => (DEFAULT, EnvFilter::new(format!("{HIDDEN_CRATE}=off,{DEFAULT}"))),
     };
     let (filter, handle) = reload::Layer::new(filter);
     let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
@@ -43,6 +45,7 @@ pub fn start(format: Format, level: Option<&str>) -> Levels {
         Format::Text => lines.boxed(),
         Format::Json => lines.json().flatten_event(true).boxed(),
     };
+    let lines = lines.with_filter(FilterFn::new(|metadata| !is_hidden(metadata.target())));
     tracing_subscriber::registry().with(filter).with(lines).init();
     if level != asked {
         tracing::warn!(asked, level, "S3O_LOG is not a log level");
@@ -50,12 +53,17 @@ pub fn start(format: Format, level: Option<&str>) -> Levels {
     Levels { filter: handle, level: Mutex::new(level.to_owned()) }
 }
 
+/// Whether a module's lines are never shown.
+fn is_hidden(module: &str) -> bool {
+    module.split("::").next() == Some(HIDDEN_CRATE)
+}
+
 /// The filter for a level, or for levels by module.
 fn filter(level: &str) -> Result<EnvFilter, InvalidLevel> {
     let is_level = |word: &str| LEVELS.contains(&word.to_ascii_lowercase().as_str());
     // The library takes any word for a module of which everything is logged.
     let is_valid = |part: &&str| match part.split_once('=') {
-        Some((module, level)) => !module.is_empty() && is_level(level),
+        Some((module, level)) => !module.is_empty() && !is_hidden(module) && is_level(level),
         None => is_level(part),
     };
     let invalid = || InvalidLevel(level.to_owned());
@@ -63,7 +71,7 @@ fn filter(level: &str) -> Result<EnvFilter, InvalidLevel> {
     if !parts.iter().all(is_valid) {
         return Err(invalid());
     }
-    EnvFilter::try_new(format!("{QUIET},{}", parts.join(","))).map_err(|_| invalid())
+    EnvFilter::try_new(format!("{HIDDEN_CRATE}=off,{}", parts.join(","))).map_err(|_| invalid())
 }
 
 impl LogLevel for Levels {
@@ -82,15 +90,25 @@ impl LogLevel for Levels {
 
 #[cfg(test)]
 mod tests {
-    use super::filter;
+    use super::{HIDDEN_CRATE, filter, is_hidden};
 
     #[test]
     fn only_levels_are_levels() {
-        for level in ["debug", "OFF", "info,s3o_workers=debug", "warn, s3o_engine=trace", "s3s=debug"] {
+        for level in ["debug", "OFF", "info,s3o_workers=debug", "warn, s3o_engine=trace"] {
             assert!(filter(level).is_ok(), "{level}");
         }
         for level in ["", "loud", "debug,", "s3o_engine", "=debug", "s3o_engine=loud", "{}"] {
             assert!(filter(level).is_err(), "{level}");
         }
+    }
+
+    #[test]
+    fn modules_that_log_signatures_cannot_be_enabled() {
+        let below = format!("{HIDDEN_CRATE}::ops");
+        for level in [format!("{HIDDEN_CRATE}=debug"), format!("info,{below}=trace")] {
+            assert!(filter(&level).is_err(), "{level}");
+        }
+        assert!(is_hidden(HIDDEN_CRATE) && is_hidden(&below));
+        assert!(!is_hidden("s3s_like") && !is_hidden("s3o_server::s3"));
     }
 }

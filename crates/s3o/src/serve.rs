@@ -2,7 +2,9 @@
 
 mod aside;
 mod control;
+mod greeting;
 mod lifecycle;
+mod modes;
 mod open;
 mod queues;
 mod reload;
@@ -10,7 +12,6 @@ mod signals;
 mod source;
 mod workers;
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,11 +34,11 @@ use tokio::sync::{Notify, watch};
 
 use crate::cli::{Failure, Serve};
 use crate::config::Config;
-use crate::credentials::Credentials;
 use crate::gauges::CatalogGauges;
 use crate::logging::{self, Levels};
 use crate::tally::Tally;
 use control::Controls;
+use greeting::Listening;
 use reload::Reload;
 use signals::Signals;
 
@@ -117,7 +118,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let Signals { stop, hang_ups } = signals;
     let ground = Arc::new(Ground::new(&config)?);
     let catalog = open::catalog(&config.database, &ground).await?;
-    let first_start = source::complete_credentials(&mut config, &arguments.data, ground.entropy.as_ref())?;
+    let generated = source::complete_credentials(&mut config, &arguments.data, ground.entropy.as_ref())?;
     let fleet = open::fleet(&config, &catalog, &ground).await?;
     let s3_socket = bind(config.server.listen).await?;
     let admin_socket = bind(config.admin.listen).await?;
@@ -177,7 +178,8 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         budget: Arc::clone(&ground.budget),
     };
     let door = s3::service(Arc::new(engine.clone()), keys.clone(), options, observer);
-    greet(&config, first_start, (&s3_socket, &admin_socket), &arguments.data);
+    modes::warn(&config, arguments);
+    greeting::print(&config, generated.as_ref(), &Listening::new(&config, &s3_socket, &admin_socket));
     let reload = Reload {
         arguments: arguments.clone(),
         ground: Arc::clone(&ground),
@@ -241,21 +243,4 @@ async fn told(mut stopped: watch::Receiver<bool>) {
 
 async fn bind(address: std::net::SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| Failure::of(&format!("cannot listen on {address}"), error))
-}
-
-/// Tells people how to connect.
-fn greet(config: &Config, made: Option<Credentials>, sockets: (&TcpListener, &TcpListener), data: &Path) {
-    let address = |socket: &TcpListener, configured| socket.local_addr().unwrap_or(configured);
-    let s3 = address(sockets.0, config.server.listen);
-    let admin = address(sockets.1, config.admin.listen);
-    println!("s3o serves S3 on http://{s3} and its admin API on http://{admin}");
-    if let Some(made) = made {
-        let kept = Credentials::path(data);
-        println!("\n  export AWS_ACCESS_KEY_ID={}", made.access_key_id);
-        println!("  export AWS_SECRET_ACCESS_KEY={}", made.secret_access_key);
-        println!("  export AWS_ENDPOINT_URL=http://{s3} AWS_REGION={}", config.server.region);
-        println!("  aws s3 mb s3://photos && aws s3 ls");
-        println!("\n  S3O_ADMIN_URL=http://{admin} S3O_ADMIN_TOKEN={}", made.admin_token);
-        println!("\nkept in {} for the next start", kept.display());
-    }
 }

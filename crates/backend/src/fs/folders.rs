@@ -112,7 +112,7 @@ impl Parent {
                 // the mark stays, which costs later writers an fsync and nothing else.
                 fresh.mark(path);
                 self.marked.push(path.to_owned());
-                match rustix::fs::mkdirat(&self.folder, name, Mode::from_raw_mode(0o755)) {
+                match rustix::fs::mkdirat(&self.folder, name, Mode::from_raw_mode(0o700)) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
                 }

@@ -4,8 +4,9 @@
 //! to the folder that was opened: a disk that was unmounted leaves an empty folder at the same
 //! path, and that must read as "away", never as "nothing there".
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -126,13 +127,13 @@ fn owner_of(folder: &OwnedFd) -> Option<Identity> {
     Identity::decode(&bytes).ok()
 }
 
-/// Makes the root and its missing ancestors, each durable in its parent.
+/// Makes the root and its missing ancestors for their owner alone, each durable in its parent.
 fn make(path: &Path) -> Result<(), Error> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.exists() {
         make(parent)?;
     }
-    match std::fs::create_dir(path) {
+    match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             return Err(io_failure("making the root", &error));
         }

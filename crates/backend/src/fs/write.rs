@@ -108,7 +108,7 @@ impl Draft {
         }
         let fate = if exists == Exists::Refused { OFlags::EXCL } else { OFlags::TRUNC };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | fate;
-        let file = rustix::fs::openat(&parent.folder, name, flags, Mode::from_raw_mode(0o644))
+        let file = rustix::fs::openat(&parent.folder, name, flags, Mode::from_raw_mode(0o600))
             .map_err(|errno| failure("starting a draft", errno))?;
         Ok(Self { root, folder: parent.folder, name: name.to_owned(), file: File::from(file), published: false })
     }

@@ -218,11 +218,12 @@ impl Config {
     /// Reads a configuration file: a regular one, of a mebibyte at most.
     pub fn load(path: &Path) -> Result<Self, Faults> {
         let text = file::read(path).map_err(|why| Faults::one("", format!("cannot read {}: {why}", path.display())))?;
-        Self::parse(&text, |name| std::env::var(name).ok())
+        let tree = yaml::parse(&path.display().to_string(), &text, &|name| std::env::var(name).ok())?;
+        sections::config(&tree)
     }
 
     fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Faults> {
-        sections::config(&yaml::parse(text, &variable)?)
+        sections::config(&yaml::parse("configuration", text, &variable)?)
     }
 }
 

@@ -70,7 +70,8 @@ impl<'a> Section<'a> {
         let text = |(position, item): (usize, &Value)| {
             let text = text_of(item);
             if text.is_none() {
-                self.fault(&format!("{field}[{position}]"), "must be text");
+                let path = format!("{}[{position}]", below(&self.path, field));
+                self.faults.borrow_mut().add(path, "must be text");
             }
             text
         };

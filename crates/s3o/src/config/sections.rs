@@ -217,7 +217,8 @@ fn backend(section: Section<'_>) -> Option<BackendConfig> {
 fn s3_options(section: &Section<'_>) -> Option<S3Options> {
     let endpoint = section.required("endpoint", |text| match text.split_once("://") {
         Some(("http" | "https", host)) if !host.is_empty() => Ok(text.trim_end_matches('/').to_owned()),
-        Some(_) | None => Err(format!("{text:?} is not a URL such as https://s3.example.com")),
+        // What was written may hold a password.
+        Some(_) | None => Err("is not a URL such as https://s3.example.com".to_owned()),
     });
     let region = section.text("region").unwrap_or_else(|| "us-east-1".to_owned());
     let bucket = section.required("bucket", not_empty);

@@ -1,5 +1,7 @@
 //! Opening what serving needs, as configured.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +33,8 @@ pub(super) async fn catalog(database: &Database, ground: &Ground) -> Result<Arc<
 
 async fn open_sqlite(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::of(&folder.display().to_string(), error))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| Failure::of(&folder.display().to_string(), error))?;
     }
     let options = SqliteOptions { path: path.to_owned(), mode: Mode::Threaded, clock: Arc::clone(&ground.clock) };
     let opened = Sqlite::open(&options);

@@ -3,9 +3,9 @@
 //! A line stands alone: where a crash or a full disk cut one short, the next begins a line of its
 //! own.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use prometheus_client::metrics::counter::Counter;
@@ -15,7 +15,7 @@ use super::queue::{Batch, Queue};
 /// Opens the file for appending, readable by its owner alone.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
     if file.seek(SeekFrom::End(0))? > 0 {

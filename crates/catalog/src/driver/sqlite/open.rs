@@ -2,6 +2,7 @@
 //! ours, damaged, or newer than this program is refused and never written to.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,7 +62,9 @@ fn keep_log(connection: &Connection, keep: bool) -> Result<(), Error> {
 /// do not meet it.
 fn lock_file(path: &Path) -> Result<File, Error> {
     let describe = |error: &dyn std::fmt::Display| Error::Away(format!("{}: {error}", path.display()));
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(|e| describe(&e))?;
+    // SQLite gives the files beside the database the mode of the database.
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+    let file = opened.map_err(|e| describe(&e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::InUse(path.display().to_string())),
