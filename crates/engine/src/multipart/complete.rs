@@ -79,7 +79,8 @@ impl Engine {
         if complete.size_bytes.is_some_and(|stated| stated != size_bytes) {
             return Err(Error::Invalid("the parts do not add up to x-amz-mp-object-size"));
         }
-        let checksum = joined::checksum(upload.checksum, &chosen)?;
+        let stated = complete.coverage.or(complete.checksum.as_ref().map(|checksum| checksum.coverage));
+        let checksum = joined::checksum(upload.checksum.or_else(|| joined::implied(&chosen, stated)), &chosen)?;
         check_declared(complete, checksum.as_ref())?;
         let row = PutRow {
             bucket: upload.bucket,

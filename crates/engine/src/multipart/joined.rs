@@ -30,6 +30,21 @@ pub(super) fn checksum(wanted: Option<UploadChecksum>, parts: &[&Part]) -> Resul
     }))
 }
 
+/// The checksum of an object whose upload named none at its creation: that of its parts, if all of them have one of the
+/// same algorithm. Clients that create an upload without an algorithm send checksums of parts all the same. CRCs cover
+/// the full object unless the client states otherwise, SHAs the digests of the parts.
+pub(super) fn implied(parts: &[&Part], stated: Option<Coverage>) -> Option<UploadChecksum> {
+    let algorithm_of = |part: &&Part| part.checksum.as_ref().map(|checksum| checksum.algorithm);
+    let algorithm = parts.first().and_then(algorithm_of)?;
+    let possible = match algorithm {
+        Algorithm::Crc32 | Algorithm::Crc32c => stated.unwrap_or(Coverage::FullObject),
+        Algorithm::Crc64nvme => Coverage::FullObject,
+        Algorithm::Sha1 | Algorithm::Sha256 => Coverage::Composite,
+    };
+    let same = parts.iter().all(|part| algorithm_of(part) == Some(algorithm));
+    same.then_some(UploadChecksum { algorithm, coverage: possible })
+}
+
 fn digest_of(part: &Part, algorithm: Algorithm) -> Result<Vec<u8>, Error> {
     let known = part.checksum.as_ref().filter(|checksum| checksum.algorithm == algorithm);
     let digest = known.and_then(|checksum| BASE64.decode_to_vec(&checksum.value).ok());
@@ -60,7 +75,7 @@ fn combined(algorithm: Algorithm, parts: &[&Part], digests: &[Vec<u8>]) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::{checksum, etag};
+    use super::{checksum, etag, implied};
     use crate::digest::Hasher;
     use s3o_model::checksum::{Algorithm, Coverage};
     use s3o_model::clock::Timestamp;
@@ -90,6 +105,19 @@ mod tests {
             let whole = part(1, b"123456789", algorithm);
             assert_eq!(checksum(Some(wanted), &parts).expect("combines"), whole.checksum);
         }
+    }
+
+    #[test]
+    fn parts_of_one_algorithm_imply_the_checksum_of_the_object() {
+        let (crc, other) = (part(1, b"abc", Algorithm::Crc32), part(2, b"def", Algorithm::Crc32c));
+        let full = UploadChecksum { algorithm: Algorithm::Crc32, coverage: Coverage::FullObject };
+        assert_eq!(implied(&[&crc, &crc], None), Some(full));
+        let composite = UploadChecksum { coverage: Coverage::Composite, ..full };
+        assert_eq!(implied(&[&crc], Some(Coverage::Composite)), Some(composite));
+        let sha = part(1, b"abc", Algorithm::Sha256);
+        assert_eq!(implied(&[&sha], Some(Coverage::FullObject)).map(|c| c.coverage), Some(Coverage::Composite));
+        assert_eq!(implied(&[&crc, &other], None), None);
+        assert_eq!(implied(&[&crc, &Part { checksum: None, ..crc.clone() }], None), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use md5::Digest as _;
 use s3o_engine::{BodyError, ByteStream, Declared, Trailer};
 use s3o_model::checksum::Algorithm;
@@ -100,6 +100,12 @@ fn trailer(headers: &HeaderMap, trailing: Option<TrailingHeaders>) -> Result<Opt
     };
     let value = move || trailing.read(|map| Some(map.get(&name)?.to_str().ok()?.to_owned())).flatten();
     Ok(Some(Trailer { algorithm, value: Arc::new(value) }))
+}
+
+/// Refuses an empty `Content-MD5`; the protocol library takes it for none.
+pub fn check_md5_header(headers: &HeaderMap) -> Result<(), Refusal> {
+    let empty = headers.get_all("content-md5").iter().any(HeaderValue::is_empty);
+    if empty { Err(Refusal::new("InvalidDigest")) } else { Ok(()) }
 }
 
 /// Reads `Content-MD5`.

@@ -31,7 +31,7 @@ pub async fn list(door: &Door, request: S3Request<ListBucketsInput>) -> Answer<L
     let input = request.input;
     let caller = request.credentials.and_then(|credentials| door.keys.current().find(&credentials.access_key));
     let caller = caller.ok_or_else(|| Refusal::new("AccessDenied"))?;
-    let after = input.continuation_token.as_deref().map(tokens::decode).transpose()?.unwrap_or_default();
+    let after = tokens::asked(input.continuation_token.as_deref())?.unwrap_or_default();
     let prefix = input.prefix.unwrap_or_default();
     let limit = page_size(input.max_buckets)?;
     let all = door.engine.list_buckets().await.map_err(refuse)?;

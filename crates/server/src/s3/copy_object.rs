@@ -125,7 +125,7 @@ mod tests {
         assert!(copy("photos/b", |_| {}).is_ok());
         let replace = MetadataDirective::from_static(MetadataDirective::REPLACE);
         assert!(copy("photos/a", |input| input.metadata_directive = Some(replace)).is_ok());
-        let class = StorageClass::from_static(StorageClass::STANDARD_IA);
+        let class = StorageClass::from_static(StorageClass::STANDARD);
         assert!(copy("photos/a", |input| input.storage_class = Some(class)).is_ok());
     }
 

@@ -11,6 +11,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use s3s::Body;
 
+use super::trailers::{Malformed, Trailers};
 use crate::BoxError;
 
 /// The largest signed chunk; SDKs send at most one mebibyte.
@@ -57,7 +58,7 @@ enum State {
     Chunk(u64),
     ChunkEnd(&'static [u8]),
     /// Behind the last chunk.
-    Rest,
+    Rest(Trailers),
 }
 
 struct Framing {
@@ -104,7 +105,11 @@ impl Framing {
                         output.push(byte);
                     }
                 }
-                State::Rest => output.push(input.split_to(input.len())),
+                State::Rest(trailers) => {
+                    let rest = input.split_to(input.len());
+                    trailers.feed(&rest).map_err(|Malformed| malformed())?;
+                    output.push(rest);
+                }
             }
         }
         Ok(output)
@@ -113,7 +118,7 @@ impl Framing {
     /// A body ends behind its last chunk and nowhere else; the library does not mind.
     fn end(&self) -> Result<Vec<Bytes>, BoxError> {
         match self.state {
-            State::Rest => Ok(Vec::new()),
+            State::Rest(ref trailers) => trailers.end().map(|()| Vec::new()).map_err(|Malformed| malformed()),
             State::Line(_) | State::Chunk(_) | State::ChunkEnd(_) => Err("aws-chunked: it ends early".into()),
         }
     }
@@ -121,7 +126,7 @@ impl Framing {
     fn begin_chunk(&mut self, line: Vec<u8>, output: &mut Vec<Bytes>) -> Result<(), BoxError> {
         // The library takes more for a size than we do: a line that only it understood would pass unbounded.
         self.state = match chunk_size(&line).ok_or_else(malformed)? {
-            0 => State::Rest,
+            0 => State::Rest(Trailers::default()),
             size if size > SIGNED_CHUNK_BYTES_MAX && self.kind == Kind::Signed => return Err(malformed()),
             size => State::Chunk(size),
         };

@@ -18,6 +18,7 @@ pub fn check(request: &Parts) -> Result<(), Refusal> {
     check_method(request)?;
     check_signature_version(request)?;
     signing_dates::check(request)?;
+    check_session_token(&request.headers)?;
     check_decoded_length(&request.headers)
 }
 
@@ -57,6 +58,15 @@ fn check_signature_version(request: &Parts) -> Result<(), Refusal> {
         return Err(Refusal::because("InvalidRequest", message));
     }
     Ok(())
+}
+
+/// Temporary credentials do not exist here, so a token belongs to other credentials than those that signed.
+fn check_session_token(headers: &HeaderMap) -> Result<(), Refusal> {
+    let is_given = |name: &&str| headers.get_all(*name).iter().any(|value| !value.is_empty());
+    match ["x-amz-security-token", "x-amz-s3session-token"].iter().find(|name| is_given(name)) {
+        Some(name) => Err(Refusal::because("InvalidToken", format!("{name}: session tokens are not supported"))),
+        None => Ok(()),
+    }
 }
 
 fn check_decoded_length(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -114,6 +124,10 @@ mod tests {
             assert_eq!(code(request).as_deref(), Some("InvalidRequest"), "{word}");
         }
         assert_eq!(code(Request::get("/b/k?AWSAccessKeyId=a&Signature=b")).as_deref(), Some("InvalidRequest"));
+        for name in ["x-amz-security-token", "x-amz-s3session-token"] {
+            assert_eq!(code(Request::get("/b/k").header(name, "token")).as_deref(), Some("InvalidToken"), "{name}");
+            assert_eq!(code(Request::get("/b/k").header(name, "")), None, "{name}");
+        }
         for length in ["-1", "12x", "", "99999999999999999999"] {
             let request = Request::put("/b/k").header("x-amz-decoded-content-length", length);
             assert_eq!(code(request).as_deref(), Some("InvalidArgument"), "{length}");

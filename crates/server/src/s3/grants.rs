@@ -12,7 +12,7 @@ use s3s::{S3Error, S3Result};
 use super::access::{Access, AccessKey, SharedKeys};
 use super::leniency::Vouched;
 use super::refusal::Refusal;
-use super::{expiration, signed_headers, subresources, unsupported};
+use super::{body, expiration, query_headers, signed_headers, subresources, unsupported};
 use crate::middleware::{RequestNotes, Subject, mutates};
 
 /// How metrics name the operations that are not offered, so that they stay few.
@@ -35,8 +35,10 @@ impl Grants {
         let key = self.keys.current().find(&access_key).ok_or_else(|| Refusal::new("InvalidAccessKeyId"))?;
         let operation = request.s3_op().name();
         signed_headers::check(request.uri(), request.headers())?;
+        query_headers::check(request.uri(), request.headers())?;
         subresources::check(operation, request.uri().query())?;
         unsupported::check(request.headers())?;
+        body::check_md5_header(request.headers())?;
         expiration::check(operation, request.headers())?;
         if let Some(bucket) = request.s3_path().get_bucket_name() {
             demand(&key, needed(operation), bucket)?;

@@ -14,8 +14,7 @@ use s3s::service::S3Service;
 use s3s::{Body, S3Request, S3Response, S3Result};
 
 use super::refusal::Refusal;
-use super::signed_headers;
-use super::url_encoding::parameters;
+use super::{query_headers, signed_headers};
 
 /// The highest position that the protocol library knows.
 const POSITION_MAX: u64 = i64::MAX.unsigned_abs();
@@ -38,6 +37,7 @@ impl S3Route for Leniency {
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         signed_headers::check(&request.uri, &request.headers)?;
+        query_headers::check(&request.uri, &request.headers)?;
         let credentials = request.credentials.ok_or_else(|| Refusal::new("AccessDenied"))?;
         let mut again = Request::new(request.input);
         *again.method_mut() = request.method;
@@ -105,11 +105,10 @@ fn magnitude(digits: &str) -> (usize, &str) {
     (digits.len(), digits)
 }
 
+/// Every `x-amz-*` parameter goes: those that are not part of the signature are among the headers by now.
 fn without_signature(uri: &Uri) -> Result<Uri, Refusal> {
     let Some(query) = uri.query() else { return Ok(uri.clone()) };
-    let is_signature = |pair: &&str| parameters(pair).any(|(name, _)| name == "X-Amz-Signature");
-    let kept: Vec<_> = query.split('&').filter(|pair| !is_signature(pair)).collect();
-    let text = format!("{}?{}", uri.path(), kept.join("&"));
+    let text = format!("{}?{}", uri.path(), query_headers::without(query));
     text.parse().map_err(|_| Refusal::new("InvalidURI"))
 }
 
@@ -161,6 +160,6 @@ mod tests {
     #[test]
     fn the_second_way_has_no_signature() {
         let uri = Uri::from_static("/b/k%20?X-Amz-Date=d&X-Amz-Signature=s&partNumber=1");
-        assert_eq!(without_signature(&uri).unwrap(), "/b/k%20?X-Amz-Date=d&partNumber=1");
+        assert_eq!(without_signature(&uri).unwrap(), "/b/k%20?partNumber=1");
     }
 }

@@ -90,6 +90,7 @@ const CODES: &[(&str, u16, &str)] = &[
     ("InvalidRequest", 400, "Invalid Request"),
     ("InvalidStorageClass", 400, "The storage class you specified is not valid"),
     ("InvalidTag", 400, "The tag provided was not a valid tag."),
+    ("InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
     ("InvalidURI", 400, "Couldn't parse the specified URI."),
     ("KeyTooLongError", 400, "Your key is too long"),
     ("MalformedXML", 400, "The XML you provided was not well-formed or did not validate against our published schema"),

@@ -26,7 +26,7 @@ use super::leniency::Leniency;
 use super::names::OurNames;
 use super::refusal::{Refusal, usual};
 use super::xml_body::Style;
-use super::{error_body, framing, gate, xml_body, xml_text};
+use super::{error_body, framing, gate, query_headers, signing_dates, xml_body, xml_text};
 use crate::middleware::{Admission, Connection, Held, Observed, Observer, RequestNotes, STALLED, watch};
 use crate::{BoxError, ResponseBody};
 
@@ -135,7 +135,9 @@ impl Service {
     }
 
     async fn call(&self, request: Request<Body>, notes: &RequestNotes) -> Result<HttpResponse, Refusal> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        query_headers::apply(&mut parts);
+        signing_dates::apply(&mut parts);
         gate::check(&parts)?;
         let body = framing::bounded(&parts.headers, body);
         let body = xml_body::watch(&parts, self.style(&parts), body, notes)?;

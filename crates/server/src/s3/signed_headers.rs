@@ -5,6 +5,7 @@
 
 use http::{HeaderMap, Uri};
 
+use super::query_headers;
 use super::refusal::Refusal;
 use super::url_encoding::parameters;
 
@@ -19,13 +20,19 @@ pub fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let query = uri.query().unwrap_or_default();
     check_expiry(parameter(query, "X-Amz-Expires").as_deref())?;
     let Some(signed) = signed_names(query, headers) else { return Ok(()) };
-    match headers.keys().find(|name| must_be_signed(name.as_str()) && !signed.contains(name.as_str())) {
+    let is_signed = |name: &str| signed.contains(name) || query_headers::is_parameter(query, name);
+    match headers.keys().find(|name| must_be_signed(name.as_str()) && !is_signed(name.as_str())) {
         Some(name) => {
             let message = format!("There were headers present in the request which were not signed: {name}");
             Err(Refusal::because("AccessDenied", message))
         }
         None => Ok(()),
     }
+}
+
+/// True if the list of signed headers in `Authorization` names this header.
+pub fn lists(headers: &HeaderMap, name: &str) -> bool {
+    signed_names("", headers).is_some_and(|signed| signed.contains(name))
 }
 
 fn must_be_signed(name: &str) -> bool {

@@ -1,16 +1,49 @@
-//! Refuses dates of signatures that are none.
+//! The dates of signatures: takes them from `Date` where `x-amz-date` is missing, and refuses dates that are none.
 //!
 //! The protocol library computes with every character of a date before it refuses those that are no
 //! digits: in a build that checks arithmetic, any stranger could make it panic.
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, DATE};
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+use time::format_description::BorrowedFormatItem;
+use time::format_description::well_known::Rfc2822;
+use time::macros::format_description;
+use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::refusal::Refusal;
+use super::signed_headers;
 use super::url_encoding::parameters;
+
+const AMZ_DATE: &str = "x-amz-date";
+const BASIC: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
+
+/// Adds `x-amz-date` to a request that is signed in its headers and has a signed `Date` instead: the protocol library
+/// knows no other date. The signature covers the value in both cases.
+pub fn apply(request: &mut Parts) {
+    let headers = &mut request.headers;
+    if headers.contains_key(AMZ_DATE) || !headers.contains_key(AUTHORIZATION) {
+        return;
+    }
+    if let Some(value) = signed_date(headers).and_then(|text| HeaderValue::try_from(text).ok()) {
+        headers.insert(AMZ_DATE, value);
+    }
+}
+
+fn signed_date(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(DATE)?.to_str().ok()?;
+    let moment = parse(text).filter(|_| signed_headers::lists(headers, DATE.as_str()))?;
+    moment.to_offset(UtcOffset::UTC).format(BASIC).ok()
+}
+
+fn parse(date: &str) -> Option<OffsetDateTime> {
+    let basic = || PrimitiveDateTime::parse(date, BASIC).map(PrimitiveDateTime::assume_utc);
+    OffsetDateTime::parse(date, &Rfc2822).or_else(|_| basic()).ok()
+}
 
 /// Refuses what the library would refuse, in the same words.
 pub fn check(request: &Parts) -> Result<(), Refusal> {
+    check_presence(request)?;
     for (name, scoped) in [("x-amz-date", false), (AUTHORIZATION.as_str(), true)] {
         let values = request.headers.get_all(name).iter();
         let mut texts = values.filter_map(|value| std::str::from_utf8(value.as_bytes()).ok());
@@ -27,6 +60,14 @@ pub fn check(request: &Parts) -> Result<(), Refusal> {
     if senseless { Err(Refusal::new("AuthorizationQueryParametersError")) } else { Ok(()) }
 }
 
+fn check_presence(request: &Parts) -> Result<(), Refusal> {
+    let in_query = parameters(request.uri.query().unwrap_or_default()).any(|(name, _)| name == "X-Amz-Signature");
+    if in_query || !request.headers.contains_key(AUTHORIZATION) || request.headers.contains_key(AMZ_DATE) {
+        return Ok(());
+    }
+    Err(Refusal::because("AccessDenied", "AWS authentication requires a valid, signed Date or x-amz-date header"))
+}
+
 /// The date in `<access key>/<date>/<region>/<service>/aws4_request`.
 fn scope_date(text: &str) -> &str {
     text.split('/').nth(1).unwrap_or_default()
@@ -40,7 +81,7 @@ fn is_senseless(date: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{apply, check};
     use http::Request;
     use http::request::Builder;
 
@@ -61,6 +102,24 @@ mod tests {
     }
 
     #[test]
+    fn a_signed_date_serves_where_the_other_is_missing() {
+        let applied = |date: &str, signed: &str| {
+            let authorization = format!("AWS4-HMAC-SHA256 Credential=id, SignedHeaders={signed}, Signature=ab");
+            let request = Request::get("/b").header("authorization", authorization).header("date", date);
+            let mut parts = request.body(()).unwrap().into_parts().0;
+            apply(&mut parts);
+            let refused = check(&parts).err().map(|refusal| refusal.code.into_owned());
+            (parts.headers.get("x-amz-date").map(|value| value.to_str().unwrap().to_owned()), refused)
+        };
+        for date in ["Mon, 16 Nov 2026 11:26:43 GMT", "Mon, 16 Nov 2026 12:26:43 +0100", "20261116T112643Z"] {
+            assert_eq!(applied(date, "date;host"), (Some("20261116T112643Z".to_owned()), None), "{date}");
+        }
+        let denied = (None, Some("AccessDenied".to_owned()));
+        assert_eq!(applied("Mon, 16 Nov 2026 11:26:43 GMT", "host;x-date"), denied);
+        assert_eq!(applied("yesterday", "date;host"), denied);
+    }
+
+    #[test]
     fn what_has_the_length_of_a_date_must_be_one() {
         for date in ["2026111 T120000Z", "20261115T12000.Z", "20261115T120%\u{e4}Z"] {
             assert_eq!(
@@ -69,7 +128,8 @@ mod tests {
                 "{date}"
             );
         }
-        let signed = Request::get("/b").header("authorization", authorization("2026-1-1"));
+        let signed = Request::get("/b").header("x-amz-date", "20261115T120000Z");
+        let signed = signed.header("authorization", authorization("2026-1-1"));
         assert_eq!(code(signed).as_deref(), Some("InvalidRequest"));
         for query in
             ["X-Amz-Date=20261115T12000%2BZ", "X-Amz-Credential=id/2026-1-1/r", "X-Amz-%44ate=+++++++++++++++Z"]

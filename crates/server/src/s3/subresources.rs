@@ -90,6 +90,7 @@ pub fn check(operation: &str, query: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
+/// `x-amz-*` parameters are judged by [`super::query_headers`].
 fn is_known(known: &[&str], name: &str) -> bool {
     let signing = name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"));
     signing || name == "x-id" || known.contains(&name)

@@ -9,8 +9,12 @@ pub fn encode(after: &str) -> String {
     URL_SAFE_NO_PAD.encode_to_string(after)
 }
 
-/// Where the page of this token starts.
-pub fn decode(token: &str) -> Result<String, Refusal> {
+/// Where the page of the token of a request starts. An empty token means none, as in S3.
+pub fn asked(token: Option<&str>) -> Result<Option<String>, Refusal> {
+    token.filter(|token| !token.is_empty()).map(decode).transpose()
+}
+
+fn decode(token: &str) -> Result<String, Refusal> {
     let refusal = || Refusal::because("InvalidArgument", "The continuation token provided is incorrect");
     let bytes = URL_SAFE_NO_PAD.decode_to_vec(token).map_err(|_| refusal())?;
     String::from_utf8(bytes).ok().filter(|after| !after.is_empty()).ok_or_else(refusal)
@@ -18,13 +22,20 @@ pub fn decode(token: &str) -> Result<String, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, encode};
+    use super::{asked, decode, encode};
 
     #[test]
     fn tokens_read_back() {
         for after in ["a", "photos/2026/", "ä \u{1}\"<>"] {
             assert_eq!(decode(&encode(after)).unwrap(), after);
         }
+    }
+
+    #[test]
+    fn an_empty_token_means_none() {
+        assert_eq!(asked(None).unwrap(), None);
+        assert_eq!(asked(Some("")).unwrap(), None);
+        assert_eq!(asked(Some(&encode("a"))).unwrap().as_deref(), Some("a"));
     }
 
     #[test]

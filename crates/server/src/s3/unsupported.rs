@@ -5,6 +5,7 @@
 
 use http::{HeaderMap, HeaderValue};
 
+use super::owner;
 use super::refusal::Refusal;
 
 const PREFIXES: &[&str] =
@@ -21,11 +22,25 @@ const NAMES: &[&str] = &[
     "x-amz-write-offset-bytes",
 ];
 
+const OWNERS: &[&str] = &["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
+
 /// Refuses a request that asks for something we do not do.
 pub fn check(headers: &HeaderMap) -> Result<(), Refusal> {
+    check_owners(headers)?;
     match headers.iter().find(|(name, value)| asks_too_much(name.as_str(), value)) {
         Some((name, _)) => {
             Err(Refusal::because("NotImplemented", format!("The header {name} is not implemented here")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// All buckets have one owner; a client that expects another one means a bucket that is not here.
+fn check_owners(headers: &HeaderMap) -> Result<(), Refusal> {
+    let is_other = |name: &&str| headers.get_all(*name).iter().any(|value| value.as_bytes() != owner::NAME.as_bytes());
+    match OWNERS.iter().find(|name| is_other(name)) {
+        Some(name) => {
+            Err(Refusal::because("AccessDenied", format!("{name}: the owner of the bucket is {}", owner::NAME)))
         }
         None => Ok(()),
     }
@@ -63,6 +78,15 @@ mod tests {
             ("x-s3o-expires-when", "60"),
         ] {
             assert_eq!(check(&with(name, value)).unwrap_err().code, "NotImplemented", "{name}");
+        }
+    }
+
+    #[test]
+    fn another_owner_than_the_one_expected_is_denied() {
+        for name in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
+            assert!(check(&with(name, "s3o")).is_ok());
+            assert_eq!(check(&with(name, "123456789012")).unwrap_err().code, "AccessDenied", "{name}");
+            assert_eq!(check(&with(name, "")).unwrap_err().code, "AccessDenied", "{name}");
         }
     }
 

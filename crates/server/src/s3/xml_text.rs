@@ -27,7 +27,10 @@ pub fn well_formed(xml: Bytes) -> Bytes {
 /// `GetObjectAttributes` has none.
 pub fn without_etag_quotes(xml: &Bytes) -> Bytes {
     match std::str::from_utf8(xml) {
-        Ok(text) => Bytes::from(text.replace("<ETag>&quot;", "<ETag>").replace("&quot;</ETag>", "</ETag>")),
+        Ok(text) => {
+            let opened = text.replace("<ETag>&quot;", "<ETag>").replace("<ETag>\"", "<ETag>");
+            Bytes::from(opened.replace("&quot;</ETag>", "</ETag>").replace("\"</ETag>", "</ETag>"))
+        }
         Err(_) => xml.clone(),
     }
 }
@@ -50,7 +53,8 @@ mod tests {
 
     #[test]
     fn an_etag_loses_its_quotes() {
-        let xml = Bytes::from_static(b"<ETag>&quot;ab-2&quot;</ETag>");
-        assert_eq!(without_etag_quotes(&xml), "<ETag>ab-2</ETag>");
+        for xml in ["<ETag>&quot;ab-2&quot;</ETag>", "<ETag>\"ab-2\"</ETag>", "<ETag>ab-2</ETag>"] {
+            assert_eq!(without_etag_quotes(&Bytes::from_static(xml.as_bytes())), "<ETag>ab-2</ETag>");
+        }
     }
 }

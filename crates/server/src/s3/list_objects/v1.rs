@@ -8,7 +8,7 @@ use super::{entries, names as page_names, page_size};
 use crate::s3::door::{Answer, Door};
 use crate::s3::errors::refuse;
 use crate::s3::names;
-use crate::s3::url_encoding::NameEncoding;
+use crate::s3::url_encoding::{NameEncoding, forbidden_in_xml};
 
 /// Lists objects.
 pub async fn list(door: &Door, request: S3Request<ListObjectsInput>) -> Answer<ListObjectsOutput> {
@@ -30,7 +30,7 @@ pub async fn list(door: &Door, request: S3Request<ListObjectsInput>) -> Answer<L
     let (contents, common_prefixes) = entries(page, encoding, true);
     Ok(S3Response::new(ListObjectsOutput {
         name: Some(input.bucket),
-        prefix: Some(encoding.write(&prefix)),
+        prefix: Some(shown_prefix(&prefix, encoding)),
         marker: Some(encoding.write(&marker)),
         delimiter: delimiter.map(|delimiter| encoding.write(&delimiter)),
         max_keys: Some(max_keys),
@@ -42,4 +42,28 @@ pub async fn list(door: &Door, request: S3Request<ListObjectsInput>) -> Answer<L
         encoding_type: encoding.stated(),
         request_charged: None,
     }))
+}
+
+/// boto3 decodes every name of this listing but the prefix, other clients decode it too. So it is written as it is
+/// wherever that reads the same decoded and not, and XML can carry it.
+fn shown_prefix(prefix: &str, encoding: NameEncoding) -> String {
+    let differs = |character: char| matches!(character, '%' | '+') || forbidden_in_xml(character);
+    if prefix.chars().any(differs) { encoding.write(prefix) } else { prefix.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_prefix;
+    use crate::s3::url_encoding::NameEncoding;
+
+    #[test]
+    fn a_prefix_is_encoded_only_where_decoding_would_change_it() {
+        for prefix in ["a b", "a\nb", "\u{fc}/", "a\u{7f}"] {
+            assert_eq!(shown_prefix(prefix, NameEncoding::Url), prefix);
+        }
+        for (prefix, encoded) in [("a%20b", "a%2520b"), ("a+b", "a%2Bb"), ("a\u{1}", "a%01")] {
+            assert_eq!(shown_prefix(prefix, NameEncoding::Url), encoded);
+            assert_eq!(shown_prefix(prefix, NameEncoding::Plain), prefix);
+        }
+    }
 }

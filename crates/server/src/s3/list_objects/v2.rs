@@ -15,7 +15,7 @@ pub async fn list(door: &Door, request: S3Request<ListObjectsV2Input>) -> Answer
     let input = request.input;
     let encoding = NameEncoding::asked(input.encoding_type.as_ref().map(EncodingType::as_str))?;
     let max_keys = page_size(input.max_keys, "max-keys")?;
-    let continued = input.continuation_token.as_deref().map(tokens::decode).transpose()?;
+    let continued = tokens::asked(input.continuation_token.as_deref())?;
     let prefix = input.prefix.unwrap_or_default();
     let delimiter = input.delimiter.filter(|delimiter| !delimiter.is_empty());
     let start_after = input.start_after.filter(|start| !start.is_empty());
@@ -36,7 +36,7 @@ pub async fn list(door: &Door, request: S3Request<ListObjectsV2Input>) -> Answer
         start_after: start_after.map(|start| encoding.write(&start)),
         max_keys: Some(max_keys),
         key_count: i32::try_from(contents.len() + common_prefixes.len()).ok(),
-        continuation_token: input.continuation_token,
+        continuation_token: input.continuation_token.filter(|token| !token.is_empty()),
         is_truncated: Some(next.is_some()),
         next_continuation_token: next,
         contents: Some(contents),
