@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn syntax_errors_name_the_place_and_quote_nothing() {
         let broken = [
-            ("admin:\n  token: 'hunter2\n", "not closed"),
+            ("admin:\n  token: 'hunter2\n", "not valid YAML"),
             ("admin: {token: hunter2\n", "not closed"),
             ("admin:\n  token: hunter2\n token: hunter2\n", "not valid YAML"),
             ("admin:\n  token: \"hunter2\\q\"\n", "not valid YAML"),
