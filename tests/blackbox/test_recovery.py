@@ -204,7 +204,10 @@ def test_direct_mode_tells_of_an_orphan_that_it_cannot_queue(own_server, own_pos
     client.join()
     assert status == [503]
     assert event["size_bytes"] == len(BODY) and "orphan" in event["physical_key"]
+    assert (event["bucket"], event["key"]) == ("bucket", "orphan")
     name = f's3o_cleanup_enqueue_failures_total{{backend="{backend["name"]}",reason="put_orphan",stage="enqueue"}}'
     own_postgres.restart()
     eventually(server.is_ready, 30)
     assert server.metrics()[name] == 1
+    done = lambda: server.metrics()['s3o_cleanup_queue_processed_total{status="success"}'] == 1
+    eventually(done, 90, 0.2, "the bytes were not queued when the database was back")

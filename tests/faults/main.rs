@@ -3,6 +3,7 @@
 
 mod bad_copies;
 mod cached;
+mod counted;
 mod counts;
 mod dead_letters;
 mod departures;

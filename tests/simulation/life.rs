@@ -65,6 +65,8 @@ pub struct Simulation {
 struct Life {
     process: Process,
     truth: Arc<dyn Driver>,
+    /// How many intents an earlier life left.
+    left_intents: u64,
 }
 
 /// Runs one seed to its end; panics if anything that must hold does not.
@@ -168,6 +170,9 @@ impl Simulation {
                 pass_on(ended);
             }
             upkeep.abort_all();
+            while let Some(ended) = upkeep.join_next().await {
+                pass_on(ended);
+            }
             self.finish(&life).await;
         }
         while let Some(ended) = clients.try_join_next().or_else(|| upkeep.try_join_next()) {
@@ -187,7 +192,8 @@ impl Simulation {
         };
         let backends = self.world.backends().into_iter().map(watched).collect();
         let process = Process::start(&self.world, distant, backends).await.expect("a start");
-        Life { process, truth }
+        let left_intents = intents(truth.as_ref()).await;
+        Life { process, truth, left_intents }
     }
 
     /// The workers come before the clients: whoever was cut off is dealt with before anybody else
@@ -272,6 +278,10 @@ impl Simulation {
         }
         let engine = &life.process.engine;
         engine.tasks().drained().await;
+        while !engine.finish_leftovers().await {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        self.check_counters(life).await;
         self.town.ledger().lose_all();
         while !life.process.identity.attach().await {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -284,10 +294,18 @@ impl Simulation {
         let broken = broken_at_rest(&life.truth, &self.world).await;
         assert!(broken.is_empty(), "{broken:#?}");
         self.check_crimes();
+        self.check_counters(life).await;
         self.count_shared(life).await;
         for key in SMALL.into_iter().chain(HUGE) {
             self.check_key(life, key).await;
         }
+    }
+
+    /// Every intent that was there or was added has been counted as resolved once, or its row is still there.
+    async fn check_counters(&self, life: &Life) {
+        let (enqueued, resolved) = life.process.metrics.totals();
+        let open = intents(life.truth.as_ref()).await;
+        assert_eq!(life.left_intents + enqueued, resolved + open, "{} left, {enqueued} announced", life.left_intents);
     }
 
     /// Counts content that is kept once for several.
@@ -333,6 +351,12 @@ impl Simulation {
         let fits = |bodies: &Bodies, value: Value| value.map(|body| bodies.bytes(body).as_ref()) == bytes.as_deref();
         self.town.ledger().answered(request, fits);
     }
+}
+
+/// How many intents there are.
+async fn intents(truth: &dyn Driver) -> u64 {
+    let query = Statement::new("SELECT count(*) FROM pending_objects", vec![]);
+    truth.read(query).await.expect("a query")[0].size(0).expect("a number")
 }
 
 /// A panic in a task is a panic of the run.

@@ -10,6 +10,8 @@ use tokio::time::Instant;
 
 struct Shown {
     millis: i64,
+    /// How long all lives before this one took.
+    lived: Duration,
     since: Option<Instant>,
     /// From where to where it jumped back, each time.
     turns: Vec<(i64, i64)>,
@@ -27,13 +29,17 @@ pub struct Sky(Mutex<Shown>);
 
 impl Default for Sky {
     fn default() -> Self {
-        Self(Mutex::new(Shown { millis: 1_700_000_000_000, since: None, turns: Vec::new() }))
+        Self(Mutex::new(Shown { millis: 1_700_000_000_000, lived: Duration::ZERO, since: None, turns: Vec::new() }))
     }
 }
 
 impl Shown {
     fn now(&self) -> i64 {
         self.millis + self.since.map_or(0, |since| millis_of(since.elapsed()))
+    }
+
+    fn lived(&self) -> Duration {
+        self.lived + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
@@ -50,7 +56,7 @@ impl Sky {
     /// A runtime ends.
     pub fn set(&self) {
         let mut shown = self.shown();
-        (shown.millis, shown.since) = (shown.now(), None);
+        (shown.millis, shown.lived, shown.since) = (shown.now(), shown.lived(), None);
     }
 
     /// Jumps ahead.
@@ -85,5 +91,9 @@ impl Sky {
 impl Clock for Sky {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.shown().now())
+    }
+
+    fn since_boot(&self) -> Duration {
+        self.shown().lived()
     }
 }

@@ -15,7 +15,7 @@ use s3o_catalog::unit::Unit;
 use s3o_catalog::{Catalog, Cleanups, Driver, Mode};
 use s3o_engine::multipart::{UploadRef, UploadsQuery};
 use s3o_engine::{
-    BodyError, ByteStream, CopyObject, CopySource, Declared, Engine, Error, GetObject, PutObject, Wanted,
+    BodyError, ByteStream, CopyObject, CopySource, Declared, Engine, Error, GetObject, OrphanAlarm, PutObject, Wanted,
 };
 use s3o_model::clock::{Clock, ManualClock, Timestamp};
 use s3o_model::conditions::{ReadConditions, WriteCondition};
@@ -77,6 +77,14 @@ impl Ground {
         self
     }
 
+    /// The same world, whose processes inform this of bytes that no row may name.
+    #[must_use]
+    pub fn with_alarm(mut self, alarm: Arc<dyn OrphanAlarm>) -> Self {
+        let world = Arc::get_mut(&mut self.world).expect("nobody lives there yet");
+        world.alarm = alarm;
+        self
+    }
+
     /// The same world, whose processes keep bodies at hand.
     #[must_use]
     pub fn with_cache(mut self, settings: CacheSettings) -> Self {
@@ -133,11 +141,18 @@ impl House {
         self.driver.write(unit).await.expect("a change");
     }
 
+    /// How many bytes lie under keys that are not the program's own.
+    #[must_use]
+    pub fn bytes_stored(&self) -> u64 {
+        self.memory.total_bytes()
+    }
+
     /// Lets time pass and the workers run until nothing is owed any more.
     pub async fn settle(&self) {
         self.engine.tasks().drained().await;
         for _ in 0..40 {
             self.clock.advance(Duration::from_mins(10));
+            self.engine.finish_leftovers().await;
             tick_all(&self.process.workers).await;
             if is_at_rest(self.driver.as_ref()).await {
                 return;

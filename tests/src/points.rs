@@ -35,6 +35,8 @@ struct Counted {
     struck: AtomicBool,
     dead: AtomicBool,
     died: Notify,
+    /// The unit for which the catalog is away.
+    refused_unit: Mutex<Option<&'static str>>,
     /// Calls that change nothing are no points.
     only_effects: bool,
     journal: Mutex<Vec<String>>,
@@ -51,6 +53,15 @@ impl Points {
     /// Strikes at the point with this number, counted from here.
     pub fn strike_at(&self, number: usize, blow: Blow) {
         *self.planned() = Some((self.passed() + number, blow));
+    }
+
+    /// The catalog is away for units of this name from now on, or for none.
+    pub fn refuse_unit(&self, name: Option<&'static str>) {
+        *self.0.refused_unit.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    fn refuses(&self, unit: &Unit) -> bool {
+        *self.0.refused_unit.lock().unwrap_or_else(PoisonError::into_inner) == Some(unit.name)
     }
 
     fn planned(&self) -> std::sync::MutexGuard<'_, Option<(usize, Blow)>> {
@@ -159,6 +170,9 @@ impl Driver for Pointed {
         yield_now().await;
         if blow == Some(Blow::DieBefore) {
             std::future::pending::<()>().await;
+        }
+        if self.points.refuses(&unit) {
+            return Err(Error::Away("injected: this unit is refused".to_owned()));
         }
         let name = unit.name;
         let answers = self.inner.write(unit).await;

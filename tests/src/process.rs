@@ -7,7 +7,7 @@ use std::time::Duration;
 use s3o_backend::{Fleet, SharedBackend};
 use s3o_cache::{Cache, CacheParts};
 use s3o_catalog::{Catalog, Cleanups, Driver, Error, Identities as _, Intents as _, Quotas as _};
-use s3o_engine::{Engine, EngineParts, IntentMetrics, Settings};
+use s3o_engine::{Engine, EngineParts, IntentMetrics, OrphanAlarm, Settings};
 use s3o_model::backoff::Backoff;
 use s3o_model::bucket::ConfiguredBuckets;
 use s3o_model::cleanup::Retries;
@@ -48,6 +48,8 @@ pub struct Process {
     pub verifier: Verifier,
     /// What keeps bodies at hand, where the world wants that.
     pub cache: Option<Arc<Cache>>,
+    /// Counts what becomes of announced writes.
+    pub metrics: IntentMetrics,
     parts: Parts,
 }
 
@@ -89,6 +91,8 @@ impl Process {
             cleanup_batch,
             bell,
             cache,
+            metrics: IntentMetrics::default(),
+            alarm: world.alarm.clone(),
         };
         Ok(Self {
             engine: parts.engine(),
@@ -98,6 +102,7 @@ impl Process {
             office: parts.office(),
             verifier: parts.verifier(),
             cache: parts.cache.clone(),
+            metrics: parts.metrics.clone(),
             parts,
         })
     }
@@ -146,6 +151,8 @@ struct Parts {
     cleanup_batch: usize,
     bell: Arc<Notify>,
     cache: Option<Arc<Cache>>,
+    metrics: IntentMetrics,
+    alarm: Arc<dyn OrphanAlarm>,
 }
 
 impl Parts {
@@ -179,8 +186,8 @@ impl Parts {
             configured: self.configured.clone(),
             configured_rules: Shared::default(),
             cleanup_bell: self.bell.clone(),
-            metrics: IntentMetrics::default(),
-            alarm: Arc::new(()),
+            metrics: self.metrics.clone(),
+            alarm: self.alarm.clone(),
             cache: self.cache.clone(),
         })
     }
@@ -193,7 +200,7 @@ impl Parts {
             identity: self.identity.clone(),
             configured: self.configured.current().as_ref().clone(),
             ids: self.ids.clone(),
-            metrics: IntentMetrics::default(),
+            metrics: self.metrics.clone(),
             settings: ReaperSettings {
                 batch_size: 100,
                 concurrency: 4,

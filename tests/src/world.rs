@@ -7,6 +7,7 @@ use s3o_backend::layers::Flaky;
 use s3o_backend::{Memory, SharedBackend};
 use s3o_cache::CacheSettings;
 use s3o_catalog::{Driver, Error, Mode, Sqlite, SqliteOptions};
+use s3o_engine::OrphanAlarm;
 use s3o_model::bucket::{BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, ManualClock, Timestamp};
 use s3o_model::entropy::Entropy;
@@ -35,6 +36,8 @@ pub struct World {
     pub cleanup_batch: usize,
     /// How bodies are kept at hand, if they are.
     pub cache: Option<CacheSettings>,
+    /// Is informed of bytes that no row may name.
+    pub alarm: Arc<dyn OrphanAlarm>,
     folder: TempDir,
 }
 
@@ -73,7 +76,8 @@ impl World {
         let folder = scratch();
         std::fs::write(folder.path().join("catalog.db"), empty_catalog()).expect("a file");
         let (configured, stuck_after, cleanup_batch) = (Shared::default(), STUCK_AFTER, CLEANUP_BATCH);
-        Self { clock, entropy, sites, configured, stuck_after, cleanup_batch, cache: None, folder }
+        let alarm = Arc::new(());
+        Self { clock, entropy, sites, configured, stuck_after, cleanup_batch, cache: None, alarm, folder }
     }
 
     /// Has a bucket keep equal content once, or not.

@@ -93,6 +93,9 @@ pub trait Intents: Send + Sync {
     /// the same write that is in doubt, and so tells whether that commit happened.
     async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error>;
 
+    /// Which of these writes still have intents. It waits for whoever is about to resolve one.
+    async fn announced(&self, writes: &[WriteId]) -> Result<Vec<WriteId>, Error>;
+
     /// Queues the bytes of a write that was fenced, again, now that the write has ended. Nothing
     /// happens if a location names them, since the write was finished after all, or if the reaper
     /// still holds it.
@@ -203,6 +206,15 @@ impl Intents for Catalog {
         let answers = self.write(unit).await?;
         let now = crate::objects::moment(&answers[clock].rows[0], 0)?;
         Ok(Dropped { was_open: !answers[open].rows.is_empty(), now })
+    }
+
+    async fn announced(&self, writes: &[WriteId]) -> Result<Vec<WriteId>, Error> {
+        let mut unit = Unit::new("announced");
+        let open = unit.run(
+            "SELECT write_id FROM pending_objects WHERE write_id IN TEXTS($1) ORDER BY id /*lock*/",
+            params![json(&writes)],
+        );
+        self.write(unit).await?[open].rows.iter().map(|row| row.parse(0)).collect()
     }
 
     async fn requeue(&self, intent: &Intent, ended: &Ended) -> Result<(), Error> {

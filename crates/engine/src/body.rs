@@ -1,9 +1,6 @@
 //! Bodies on their way in: digested beside the I/O, bounded in length, stopped when their lease is
 //! lost.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
@@ -14,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::digest::{Digests, Hasher};
+use crate::leases::Watch;
 
 /// Up to this size hashing is cheaper than handing the bytes to another thread.
 const INLINE_BYTES_MAX: u64 = 128 * 1024;
@@ -113,7 +111,7 @@ struct Flow {
     verified: oneshot::Sender<Digests>,
     expected: u64,
     received: u64,
-    lost: Arc<AtomicBool>,
+    lease: Watch,
 }
 
 impl Flow {
@@ -128,7 +126,7 @@ impl Flow {
     }
 
     async fn receive(&mut self) -> Result<Bytes, BodyError> {
-        if self.lost.load(Ordering::Acquire) {
+        if self.lease.is_lost() {
             return Err(BodyError::GivenUp("its lease was lost"));
         }
         let (expected, received) = (self.expected, self.received);
@@ -150,6 +148,10 @@ impl Flow {
         }
         let digests = self.hashing.finish().await?;
         (self.verify)(&digests)?;
+        // The sender may have taken its time, or this process may have stood still.
+        if !self.lease.may_finish() {
+            return Err(BodyError::GivenUp("its lease has ended"));
+        }
         self.verified.send(digests).unwrap_or_default();
         Ok(())
     }
@@ -161,11 +163,11 @@ pub(crate) async fn digested(
     size_bytes: u64,
     checksum: Option<Algorithm>,
     verify: Verify,
-    lost: Arc<AtomicBool>,
+    lease: Watch,
 ) -> Result<DigestedBody, BodyError> {
     let hashing = Hashing::start(size_bytes, checksum);
     let (verified, to_come) = oneshot::channel();
-    let flow = Flow { inner, hashing, verify, verified, expected: size_bytes, received: 0, lost };
+    let flow = Flow { inner, hashing, verify, verified, expected: size_bytes, received: 0, lease };
     let stream: ByteStream = if size_bytes == 0 {
         // A store that is told of no bytes may never ask for any.
         flow.end().await?;
@@ -182,7 +184,7 @@ pub(crate) async fn digest_of(
     size_bytes: u64,
     checksum: Option<Algorithm>,
 ) -> Result<Digests, Error> {
-    let mut body = digested(body, size_bytes, checksum, Box::new(|_| Ok(())), Arc::default()).await?;
+    let mut body = digested(body, size_bytes, checksum, Box::new(|_| Ok(())), Watch::default()).await?;
     while let Some(chunk) = body.stream.next().await {
         chunk?;
     }
@@ -195,7 +197,6 @@ mod tests {
     use bytes::Bytes;
     use futures_util::StreamExt as _;
     use s3o_backend::{BodyError, ByteStream};
-    use std::sync::Arc;
 
     fn body(chunks: &[&'static [u8]]) -> ByteStream {
         let chunks: Vec<_> = chunks.iter().map(|chunk| Ok(Bytes::from_static(chunk))).collect();
@@ -205,7 +206,7 @@ mod tests {
     async fn delivered(chunks: &[&'static [u8]], size_bytes: u64, fits: bool) -> (usize, Option<BodyError>) {
         let verify = move |_: &_| if fits { Ok(()) } else { Err(BodyError::Mismatch("MD5")) };
         let mut body =
-            digested(body(chunks), size_bytes, None, Box::new(verify), Arc::default()).await.expect("starts");
+            digested(body(chunks), size_bytes, None, Box::new(verify), super::Watch::default()).await.expect("starts");
         let mut delivered = 0;
         while let Some(chunk) = body.stream.next().await {
             match chunk {

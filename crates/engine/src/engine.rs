@@ -21,10 +21,11 @@ use tokio::sync::Notify;
 use crate::Error;
 use crate::cached::Forgetting;
 use crate::departure::Rules;
-use crate::leases::Leases;
+use crate::leases::{Leases, Term};
 use crate::metrics::IntentMetrics;
 use crate::proof::Looks;
 use crate::tasks::Tasks;
+use crate::write::Leftovers;
 
 /// How the engine works.
 #[derive(Debug, Clone, Copy)]
@@ -42,15 +43,32 @@ pub struct Settings {
     pub recovery: Recovery,
 }
 
-/// Hears of bytes that no row knows of.
+/// Bytes that no row may name.
+#[derive(Debug, Clone, Copy)]
+pub struct Orphan<'a> {
+    /// Where they are.
+    pub backend: &'a BackendName,
+    /// Under which physical key.
+    pub physical_key: &'a str,
+    /// How many there are.
+    pub size_bytes: u64,
+    /// The bucket that they were written for.
+    pub bucket: &'a BucketName,
+    /// The key that they were written for.
+    pub key: &'a ObjectKey,
+    /// Why they could not be queued for deletion.
+    pub error: &'a str,
+}
+
+/// Is informed of bytes that no row may name.
 pub trait OrphanAlarm: Send + Sync {
-    /// Bytes were written without an intent and could be neither committed nor queued.
-    fn orphaned(&self, backend: &BackendName, physical_key: &str, size_bytes: u64, error: &str);
+    /// Bytes were written, not committed, and could not be queued for deletion.
+    fn orphaned(&self, orphan: &Orphan<'_>);
 }
 
 /// Nobody.
 impl OrphanAlarm for () {
-    fn orphaned(&self, _backend: &BackendName, _physical_key: &str, _size_bytes: u64, _error: &str) {}
+    fn orphaned(&self, _orphan: &Orphan<'_>) {}
 }
 
 /// What an engine is made of.
@@ -102,6 +120,7 @@ pub struct Engine {
     configured: Shared<ConfiguredBuckets>,
     pub(crate) rules: Rules,
     pub(crate) leases: Leases,
+    pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) tasks: Tasks,
     pub(crate) metrics: IntentMetrics,
     pub(crate) alarm: Arc<dyn OrphanAlarm>,
@@ -138,7 +157,8 @@ impl Engine {
             resettled: Arc::default(),
             configured,
             rules: Rules::new(configured_rules),
-            leases: Leases::default(),
+            leases: Leases::new(clock.clone()),
+            leftovers: Arc::default(),
             tasks: Tasks::default(),
             metrics,
             alarm,
@@ -154,8 +174,12 @@ impl Engine {
         &self.tasks
     }
 
-    /// Renews the leases of open intents for as long as it is polled.
+    /// Renews the leases of open intents, and does again what the catalog did not answer, for as long as it is polled.
     pub async fn keep_leases(&self) {
+        tokio::join!(self.keep_renewing(), self.keep_leftovers());
+    }
+
+    async fn keep_renewing(&self) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(renewal_interval(self.settings().lease)) => {}
@@ -172,13 +196,21 @@ impl Engine {
         if open.is_empty() {
             return;
         }
+        let term = self.lease_term();
         match self.intents.renew(&open, self.settings().lease).await {
-            Ok(renewed) => self.leases.renewed(&open, &renewed),
+            Ok(renewed) => self.leases.renewed(&open, &renewed, term),
             Err(error) => {
                 tracing::warn!(%error, intents = open.len(), "leases were not renewed");
-                self.leases.not_renewed(self.clock.now());
+                self.leases.not_renewed();
             }
         }
+    }
+
+    /// How long a lease holds that the catalog is about to be asked for. Half of the window in which cleanups look for
+    /// late bytes is for the writer, the other half for the backend.
+    pub(crate) fn lease_term(&self) -> Term {
+        let Settings { lease, late_write_window, .. } = self.settings();
+        Term { ends: self.clock.reading().after(lease), grace: late_write_window / 2 }
     }
 
     /// How it works now.

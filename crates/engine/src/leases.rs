@@ -1,74 +1,126 @@
 //! The leases of this process: which intents are open, until when, and whether they were lost.
 //!
-//! An upload that cannot renew its lease stops: the reaper may already have taken its intent.
+//! An upload that cannot renew its lease stops: the reaper may already have taken its intent. By the clocks of this
+//! process a writer knows, too, when the last step of its write would come too late.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use s3o_model::clock::Timestamp;
+use s3o_model::clock::{Clock, Reading, Timestamp};
 use s3o_model::ids::IntentId;
-use s3o_model::intent::lease_holds;
+
+/// How long a lease holds by the clocks of this process. They are read before the catalog is asked, so that a lease
+/// never ends later here than there.
+#[derive(Debug, Clone, Copy)]
+pub struct Term {
+    /// What the clocks show when it has ended.
+    pub ends: Reading,
+    /// How long after that end a writer may still take the last step of its write.
+    pub grace: Duration,
+}
 
 #[derive(Debug)]
 struct Entry {
+    held: Mutex<Held>,
+    lost: AtomicBool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// By the catalog's clock.
     until: Timestamp,
-    lost: Arc<AtomicBool>,
+    /// By the clocks of this process.
+    term: Term,
 }
 
 /// The open leases.
-#[derive(Debug, Clone, Default)]
-pub struct Leases(Arc<Mutex<HashMap<IntentId, Entry>>>);
+#[derive(Clone)]
+pub struct Leases {
+    open: Arc<Mutex<HashMap<IntentId, Arc<Entry>>>>,
+    clock: Arc<dyn Clock>,
+}
 
 /// One lease; dropping it ends its renewal.
-#[derive(Debug)]
-pub struct Lease {
+pub struct Lease(Option<Own>);
+
+struct Own {
     intent: IntentId,
-    lost: Arc<AtomicBool>,
+    entry: Arc<Entry>,
     leases: Leases,
 }
 
-impl Lease {
-    /// A flag that turns true when the lease could not be renewed.
-    #[must_use]
-    pub fn lost_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.lost)
+/// What a body asks about the lease that it is written under. Without a lease nobody can take the write away.
+#[derive(Clone, Default)]
+pub struct Watch(Option<(Arc<Entry>, Arc<dyn Clock>)>);
+
+impl Entry {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Lease {
-    /// The end of the lease as it was last obtained.
+impl Watch {
+    /// Whether the lease was lost.
     #[must_use]
-    pub fn until(&self) -> Timestamp {
-        self.leases.entries().get(&self.intent).map_or(Timestamp::from_millis(0), |entry| entry.until)
+    pub fn is_lost(&self) -> bool {
+        self.0.as_ref().is_some_and(|(entry, _)| entry.lost.load(Ordering::Acquire))
     }
-}
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.leases.entries().remove(&self.intent);
+    /// Whether the writer may take the last step, the one that makes its bytes appear. Cleanups look for the bytes of
+    /// a lost write for a bounded time; bytes that appeared after it would be found by nobody.
+    #[must_use]
+    pub fn may_finish(&self) -> bool {
+        let Some((entry, clock)) = &self.0 else { return true };
+        let Term { ends, grace } = entry.held().term;
+        !entry.lost.load(Ordering::Acquire) && !clock.reading().has_reached(ends.after(grace))
     }
 }
 
 impl Lease {
     /// For a write that nobody else knows of: nobody can take it away.
     #[must_use]
-    pub fn unneeded(intent: IntentId) -> Self {
-        Self { intent, lost: Arc::default(), leases: Leases::default() }
+    pub const fn unneeded() -> Self {
+        Self(None)
+    }
+
+    /// What a body asks about this lease.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch(self.0.as_ref().map(|own| (Arc::clone(&own.entry), Arc::clone(&own.leases.clock))))
+    }
+
+    /// The end of the lease as it was last obtained, by the catalog's clock.
+    #[must_use]
+    pub fn until(&self) -> Timestamp {
+        self.0.as_ref().map_or(Timestamp::from_millis(0), |own| own.entry.held().until)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.leases.entries().remove(&self.intent);
     }
 }
 
 impl Leases {
-    fn entries(&self) -> MutexGuard<'_, HashMap<IntentId, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// No leases yet.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { open: Arc::default(), clock }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<IntentId, Arc<Entry>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a lease that was just obtained.
     #[must_use]
-    pub fn hold(&self, intent: IntentId, until: Timestamp) -> Lease {
-        let lost = Arc::new(AtomicBool::new(false));
-        self.entries().insert(intent, Entry { until, lost: Arc::clone(&lost) });
-        Lease { intent, lost, leases: self.clone() }
+    pub fn hold(&self, intent: IntentId, until: Timestamp, term: Term) -> Lease {
+        let entry = Arc::new(Entry { held: Mutex::new(Held { until, term }), lost: AtomicBool::new(false) });
+        self.entries().insert(intent, Arc::clone(&entry));
+        Lease(Some(Own { intent, entry, leases: self.clone() }))
     }
 
     /// The intents to renew.
@@ -78,13 +130,13 @@ impl Leases {
     }
 
     /// Notes what a renewal of `asked` came to; an intent that was not renewed is no longer open.
-    pub fn renewed(&self, asked: &[IntentId], answered: &[(IntentId, Timestamp)]) {
+    pub fn renewed(&self, asked: &[IntentId], answered: &[(IntentId, Timestamp)], term: Term) {
         let answered: HashMap<_, _> = answered.iter().copied().collect();
-        let mut entries = self.entries();
+        let entries = self.entries();
         for intent in asked {
-            if let Some(entry) = entries.get_mut(intent) {
+            if let Some(entry) = entries.get(intent) {
                 match answered.get(intent) {
-                    Some(until) => entry.until = *until,
+                    Some(until) => *entry.held() = Held { until: *until, term },
                     None => entry.lost.store(true, Ordering::Release),
                 }
             }
@@ -92,8 +144,9 @@ impl Leases {
     }
 
     /// Notes that nothing could be renewed: what has run out by now is lost.
-    pub fn not_renewed(&self, now: Timestamp) {
-        for entry in self.entries().values().filter(|entry| !lease_holds(entry.until, now)) {
+    pub fn not_renewed(&self) {
+        let now = self.clock.reading();
+        for entry in self.entries().values().filter(|entry| now.has_reached(entry.held().term.ends)) {
             entry.lost.store(true, Ordering::Release);
         }
     }
@@ -101,34 +154,72 @@ impl Leases {
 
 #[cfg(test)]
 mod tests {
-    use super::Leases;
-    use s3o_model::clock::Timestamp;
+    use super::{Leases, Term};
+    use s3o_model::clock::{Clock as _, ManualClock, Timestamp};
     use s3o_model::ids::IntentId;
-    use std::sync::atomic::Ordering;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn intent(number: u128) -> IntentId {
         IntentId::new(uuid::Uuid::from_u128(number))
     }
 
+    fn clock() -> Arc<ManualClock> {
+        Arc::new(ManualClock::starting_at(Timestamp::from_millis(1_000)))
+    }
+
+    /// A term that begins now and holds for so long, with a grace of one second.
+    fn term(clock: &ManualClock, length: Duration) -> Term {
+        Term { ends: clock.reading().after(length), grace: SECOND }
+    }
+
     #[test]
     fn an_intent_that_was_not_renewed_is_lost() {
-        let leases = Leases::default();
-        let (kept, gone) =
-            (leases.hold(intent(1), Timestamp::from_millis(10)), leases.hold(intent(2), Timestamp::from_millis(10)));
-        leases.renewed(&leases.open(), &[(intent(1), Timestamp::from_millis(20))]);
-        assert!(!kept.lost_flag().load(Ordering::Acquire));
-        assert!(gone.lost_flag().load(Ordering::Acquire));
+        let clock = clock();
+        let leases = Leases::new(clock.clone());
+        let hold = |number| leases.hold(intent(number), Timestamp::from_millis(10), term(&clock, SECOND));
+        let (kept, gone) = (hold(1), hold(2));
+        leases.renewed(&leases.open(), &[(intent(1), Timestamp::from_millis(20))], term(&clock, SECOND));
+        assert!(!kept.watch().is_lost() && kept.until() == Timestamp::from_millis(20));
+        assert!(gone.watch().is_lost() && !gone.watch().may_finish());
     }
 
     #[test]
     fn a_failed_renewal_loses_only_what_ran_out() {
-        let leases = Leases::default();
-        let (short, long) =
-            (leases.hold(intent(1), Timestamp::from_millis(10)), leases.hold(intent(2), Timestamp::from_millis(30)));
-        leases.not_renewed(Timestamp::from_millis(10));
-        assert!(short.lost_flag().load(Ordering::Acquire));
-        assert!(!long.lost_flag().load(Ordering::Acquire));
+        let clock = clock();
+        let leases = Leases::new(clock.clone());
+        let hold = |number, length| leases.hold(intent(number), Timestamp::from_millis(10), term(&clock, length));
+        let (short, long) = (hold(1, SECOND), hold(2, 3 * SECOND));
+        clock.advance(SECOND);
+        leases.not_renewed();
+        assert!(short.watch().is_lost());
+        assert!(!long.watch().is_lost());
         drop(short);
         assert_eq!(leases.open(), vec![intent(2)]);
+    }
+
+    #[test]
+    fn a_writer_past_its_lease_and_the_grace_does_not_finish() {
+        let clock = clock();
+        let leases = Leases::new(clock.clone());
+        let lease = leases.hold(intent(1), Timestamp::from_millis(10), term(&clock, SECOND));
+        clock.advance(SECOND);
+        assert!(lease.watch().may_finish(), "the lease has ended, the grace has not");
+        leases.renewed(&[intent(1)], &[(intent(1), Timestamp::from_millis(20))], term(&clock, SECOND));
+        clock.advance(SECOND);
+        assert!(lease.watch().may_finish(), "it was renewed");
+        clock.advance(SECOND);
+        assert!(!lease.watch().may_finish());
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_set_ends_the_lease_too() {
+        let clock = clock();
+        let leases = Leases::new(clock.clone());
+        let lease = leases.hold(intent(1), Timestamp::from_millis(10), term(&clock, SECOND));
+        clock.set(clock.now().after(2 * SECOND));
+        assert!(!lease.watch().may_finish(), "the catalog may go by this clock");
     }
 }

@@ -1,14 +1,12 @@
 //! Reading bytes back from their backend, for those who must know what is really there.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use futures_util::StreamExt as _;
 use s3o_backend::{Backend, BodyError, Error as BackendError};
 use s3o_model::checksum::Algorithm;
 
 use crate::body::{DigestedBody, digested};
 use crate::digest::Digests;
+use crate::leases::Watch;
 
 /// Reads all bytes under a key and digests them. Bytes that are more or fewer than `size_bytes`
 /// are `Error::Body`.
@@ -19,9 +17,8 @@ pub async fn reread(
     checksum: Option<Algorithm>,
 ) -> Result<Digests, BackendError> {
     let bytes = backend.get(physical_key, None).await?;
-    let never_lost = Arc::new(AtomicBool::new(false));
     let DigestedBody { mut stream, digests } =
-        digested(bytes, size_bytes, checksum, Box::new(|_| Ok(())), never_lost).await?;
+        digested(bytes, size_bytes, checksum, Box::new(|_| Ok(())), Watch::default()).await?;
     while let Some(chunk) = stream.next().await {
         drop(chunk?);
     }

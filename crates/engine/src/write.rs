@@ -3,15 +3,17 @@
 //! A crash at any step leaves an intent for the reaper, never bytes that nobody knows.
 
 mod direct;
+mod leftovers;
+mod outcome;
 mod pin;
 mod source;
 mod upload;
 
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
-use s3o_catalog::{Ended, Landed, Late, Stage, Unannounced, Verdict};
+use s3o_catalog::{Ended, Error as CatalogError, Landed, Late, Stage, Unannounced, Verdict};
 use s3o_model::cleanup::BackendUpload;
 use s3o_model::ids::{BucketId, IntentId, WriteId};
-use s3o_model::intent::{Draft, Intent, IntentKind, lease_holds};
+use s3o_model::intent::{Draft, Intent, IntentKind};
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
 use s3o_model::physical_key::{NameStyle, physical_key};
 use s3o_model::placement::pack;
@@ -22,6 +24,8 @@ use crate::leases::Lease;
 use crate::put_object::Declared;
 use crate::{Engine, Error};
 
+pub(crate) use leftovers::Leftovers;
+pub(crate) use outcome::Fate;
 use pin::Pinned;
 use source::Source;
 
@@ -48,6 +52,7 @@ struct Away {
 /// A write that is about to happen.
 pub(crate) struct Staged {
     pub intent: Intent,
+    bucket: BucketName,
     /// Whether the catalog knows of it.
     announced: bool,
     backend: SharedBackend,
@@ -172,8 +177,8 @@ impl Engine {
         Err(refused)
     }
 
-    async fn stage_on(&self, name: &BackendName, target: &Target<'_>) -> Result<Staged, s3o_catalog::Error> {
-        let gone = || s3o_catalog::Error::Guard(Verdict::Closed);
+    async fn stage_on(&self, name: &BackendName, target: &Target<'_>) -> Result<Staged, CatalogError> {
+        let gone = || CatalogError::Guard(Verdict::Closed);
         let backend = self.fleet.get(name).cloned().ok_or_else(gone)?;
         let id = self.ids.fresh();
         let intent = Intent {
@@ -187,15 +192,26 @@ impl Engine {
             size_bytes: target.size_bytes,
             draft: target.draft.clone(),
         };
+        let bucket = target.bucket_name.clone();
         if !self.settings().announce {
-            let lease = Lease::unneeded(intent.id);
-            return Ok(Staged { intent, announced: false, backend, lease });
+            return Ok(Staged { intent, bucket, announced: false, backend, lease: Lease::unneeded() });
         }
-        let stage = Stage { intent, owner: self.instance, lease: self.settings().lease };
-        let until = self.intents.stage(&stage).await?;
-        self.metrics.announced();
-        let lease = self.leases.hold(stage.intent.id, until);
-        Ok(Staged { intent: stage.intent, announced: true, backend, lease })
+        let (stage, term) =
+            (Stage { intent, owner: self.instance, lease: self.settings().lease }, self.lease_term());
+        let staged = self.intents.stage(&stage).await;
+        let until = self.counted(stage.intent.write, staged)?;
+        let lease = self.leases.hold(stage.intent.id, until, term);
+        Ok(Staged { intent: stage.intent, bucket, announced: true, backend, lease })
+    }
+
+    /// Counts an announcement; one whose answer was lost is looked up later.
+    fn counted<T>(&self, write: WriteId, announced: Result<T, CatalogError>) -> Result<T, CatalogError> {
+        match &announced {
+            Ok(_) => self.metrics.announced(write),
+            Err(CatalogError::Unknown(_)) => self.metrics.maybe_announced(write),
+            Err(_) => {}
+        }
+        announced
     }
 
     /// How names must look there; a backend that was not reached yet keeps them as they are until
@@ -214,7 +230,7 @@ impl Engine {
     ) -> Result<(Digests, Written), BackendError> {
         let algorithm = declared.algorithm();
         let verify = verification(declared);
-        let body = digested(body, size_bytes, algorithm, verify, staged.lease.lost_flag()).await?;
+        let body = digested(body, size_bytes, algorithm, verify, staged.lease.watch()).await?;
         let DigestedBody { stream, digests } = body;
         let key = &staged.intent.physical_key;
         let written = if size_bytes > staged.backend.put_bytes_max() {
@@ -225,120 +241,6 @@ impl Engine {
         let digests = digests.ready().await.map_err(|error| BackendError::Unknown(error.to_string()))?;
         check_etag(&self.fleet, staged, &written, &digests, size_bytes)?;
         Ok((digests, written))
-    }
-
-    /// Turns the intents of a write that came to nothing into cleanups. If even that fails, the
-    /// lease runs out and the reaper does it.
-    async fn give_up(&self, staged: &Staged, ended: Ended) -> Fate {
-        if !staged.announced {
-            let ended = Ended { upload: staged.upload_left(), ..ended };
-            self.queue_unannounced(staged, &ended).await;
-            return Fate::NotCommitted;
-        }
-        match self.intents.drop_write(staged.intent.write, ended.late).await {
-            Ok(dropped) if dropped.was_open => {
-                self.metrics.resolved("dropped");
-                self.ring_for_cleanup();
-                Fate::NotCommitted
-            }
-            Ok(_) => {
-                self.requeue(staged, ended).await;
-                Fate::Fenced
-            }
-            // Nobody can tell whether the reaper has it: whatever was wrong with the commit may be its doing.
-            Err(error) => {
-                tracing::warn!(%error, intent = %staged.intent.id, "intent left to the reaper");
-                Fate::Fenced
-            }
-        }
-    }
-
-    /// What to do when a commit of written bytes failed; an answer that was lost is looked up.
-    pub(crate) async fn not_committed(&self, written: &WrittenBytes, error: &s3o_catalog::Error) -> Fate {
-        let staged = match &written.held {
-            Held::Staged(staged) => staged,
-            Held::Pinned(pinned) => return self.pin_not_committed(pinned, error).await,
-        };
-        let ended = Ended { backend_version: written.backend_version.clone(), ..Ended::default() };
-        if !staged.announced {
-            self.unannounced_not_committed(staged, error, &ended).await;
-            return Fate::NotCommitted;
-        }
-        let fate = match error {
-            s3o_catalog::Error::Guard(Verdict::Fenced) => {
-                self.requeue(staged, ended).await;
-                Fate::Fenced
-            }
-            s3o_catalog::Error::Unknown(_) => self.look_up(staged, ended).await,
-            _ => self.give_up(staged, ended).await,
-        };
-        self.ring_for_cleanup();
-        fate
-    }
-
-    /// Counts a write that was committed.
-    pub(crate) fn settled(&self, written: &WrittenBytes) {
-        match &written.held {
-            Held::Staged(staged) if !staged.announced => {}
-            Held::Staged(_) | Held::Pinned(_) => self.metrics.resolved("committed"),
-        }
-    }
-
-    /// The reaper queued these bytes while they were still on their way; it may have looked before
-    /// they landed, and its cleanup may be settled.
-    async fn requeue(&self, staged: &Staged, ended: Ended) {
-        let intent = &staged.intent;
-        let ended = Ended { upload: staged.upload_left(), ..ended };
-        match self.intents.requeue(intent, &ended).await {
-            Ok(()) => self.ring_for_cleanup(),
-            Err(error) => tracing::warn!(%error, intent = %intent.id, "bytes left to their first cleanup"),
-        }
-    }
-
-    /// Whether a commit whose answer was lost happened. Intents that are gone before their lease
-    /// ended can only have been committed; later, the reaper may have taken them.
-    async fn look_up(&self, staged: &Staged, ended: Ended) -> Fate {
-        match self.intents.drop_write(staged.intent.write, Late::No).await {
-            Ok(dropped) if dropped.was_open => Fate::NotCommitted,
-            Ok(dropped) if lease_holds(staged.lease.until(), dropped.now) => {
-                self.metrics.resolved("committed");
-                Fate::Committed
-            }
-            Ok(_) => {
-                self.requeue(staged, ended).await;
-                Fate::Fenced
-            }
-            Err(error) => {
-                tracing::warn!(%error, intent = %staged.intent.id, "outcome of a commit left to the reaper");
-                Fate::NotCommitted
-            }
-        }
-    }
-}
-
-/// What became of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It happened.
-    Committed,
-    /// It did not, or nobody can tell and the client must ask again.
-    NotCommitted,
-    /// It did not, and whatever else was wrong with it: the reaper has taken the write, or may
-    /// have, and may have finished it.
-    Fenced,
-    /// It did not: the bytes that were there are not known to be good any more.
-    Stale,
-}
-
-impl Fate {
-    /// What the sender is told of a commit that failed with this error.
-    pub(crate) fn of<T>(self, done: T, error: s3o_catalog::Error) -> Result<T, Error> {
-        match self {
-            Self::Committed => Ok(done),
-            Self::NotCommitted => Err(error.into()),
-            Self::Fenced => Err(s3o_catalog::Error::Guard(Verdict::Fenced).into()),
-            Self::Stale => Err(Error::Away("the bytes that were there went bad, send them again".to_owned())),
-        }
     }
 }
 

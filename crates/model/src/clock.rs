@@ -1,7 +1,7 @@
 //! Time: one moment type, one trait to read it, and a clock that tests move by hand.
 
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -64,8 +64,39 @@ impl fmt::Display for Timestamp {
 
 /// The one way to learn the time.
 pub trait Clock: Send + Sync {
-    /// The present moment.
+    /// The present moment, as the wall clock shows it.
     fn now(&self) -> Timestamp;
+
+    /// The time since the machine started, suspended time included. Nobody can set this clock.
+    fn since_boot(&self) -> Duration;
+
+    /// What both clocks show.
+    fn reading(&self) -> Reading {
+        Reading { wall: self.now(), boot: self.since_boot() }
+    }
+}
+
+/// What the wall clock and the clock that counts from the start of the machine show at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// The wall clock, which people and programs can set.
+    pub wall: Timestamp,
+    /// The time since the machine started.
+    pub boot: Duration,
+}
+
+impl Reading {
+    /// What both clocks show after this duration, if nobody sets the wall clock.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        Self { wall: self.wall.after(duration), boot: self.boot.saturating_add(duration) }
+    }
+
+    /// Whether either clock has reached what it shows in `end`.
+    #[must_use]
+    pub fn has_reached(self, end: Self) -> bool {
+        self.wall >= end.wall || self.boot >= end.boot
+    }
 }
 
 /// The clock of the machine.
@@ -78,34 +109,60 @@ impl Clock for SystemClock {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         Timestamp(since_epoch.map_or(0, millis_of))
     }
+
+    fn since_boot(&self) -> Duration {
+        let shown = rustix::time::clock_gettime(BOOT_CLOCK);
+        let nanos = u32::try_from(shown.tv_nsec).unwrap_or(0);
+        Duration::new(u64::try_from(shown.tv_sec).unwrap_or(0), nanos)
+    }
 }
+
+/// The clock that counts from the start of the machine and goes on while the machine is suspended.
+#[cfg(target_os = "linux")]
+const BOOT_CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+/// Other systems have no such clock, or their monotonic clock is one.
+#[cfg(not(target_os = "linux"))]
+const BOOT_CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
 /// A clock that stands still until a test moves it.
 #[derive(Debug)]
-pub struct ManualClock(AtomicI64);
+pub struct ManualClock {
+    wall_millis: AtomicI64,
+    boot_millis: AtomicU64,
+}
 
 impl ManualClock {
     /// A clock that shows `start`.
     #[must_use]
     pub fn starting_at(start: Timestamp) -> Self {
-        Self(AtomicI64::new(start.0))
+        Self { wall_millis: AtomicI64::new(start.0), boot_millis: AtomicU64::new(0) }
     }
 
-    /// Moves the clock forward.
+    /// Lets time pass.
     pub fn advance(&self, duration: Duration) {
-        self.0.fetch_add(millis_of(duration), Ordering::SeqCst);
+        self.wall_millis.fetch_add(millis_of(duration), Ordering::SeqCst);
+        self.boot_millis.fetch_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock, as an operator does: no time passes.
+    pub fn set(&self, moment: Timestamp) {
+        self.wall_millis.store(moment.0, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
+        Timestamp(self.wall_millis.load(Ordering::SeqCst))
+    }
+
+    fn since_boot(&self) -> Duration {
+        Duration::from_millis(self.boot_millis.load(Ordering::SeqCst))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, ManualClock, Timestamp};
+    use super::{Clock, ManualClock, SystemClock, Timestamp};
     use std::time::Duration;
 
     #[test]
@@ -114,6 +171,22 @@ mod tests {
         assert_eq!(clock.now(), clock.now());
         clock.advance(Duration::from_secs(1));
         assert_eq!(clock.now().millis(), 1005);
+    }
+
+    #[test]
+    fn setting_the_wall_clock_does_not_change_the_time_since_boot() {
+        let clock = ManualClock::starting_at(Timestamp::from_millis(5));
+        clock.advance(Duration::from_secs(1));
+        let before = clock.reading();
+        clock.set(Timestamp::from_millis(9_000_000));
+        assert_eq!(clock.since_boot(), before.boot);
+        assert!(clock.reading().has_reached(before.after(Duration::from_hours(1))), "the wall clock has");
+    }
+
+    #[test]
+    fn the_machine_has_a_clock_that_counts_from_its_start() {
+        let (first, second) = (SystemClock.since_boot(), SystemClock.since_boot());
+        assert!(first > Duration::ZERO && second >= first, "{first:?}, {second:?}");
     }
 
     #[test]

@@ -120,7 +120,6 @@ impl PendingReaper {
             return report.count("stale", 1);
         };
         report.count(resolution.as_str(), 1);
-        self.metrics.resolved(resolution.as_str());
         for copy in copies {
             report.events.extend(event(copy, resolution));
         }

@@ -24,7 +24,7 @@ mod late;
 #[cfg(test)]
 mod tests;
 
-use injury::{cut, cut_in, injected, lost, told, undone, without_effect};
+use injury::{cut, cut_in, injected, lost, stalled, told, undone, without_effect};
 use late::{LateCall, LateWrite};
 
 /// What goes wrong with a call.
@@ -36,6 +36,8 @@ pub enum Fault {
     After,
     /// The call is answered late.
     Delay(Duration),
+    /// The store has every byte of a write and stores and answers this much later; other calls are answered late.
+    Stall(Duration),
     /// The call has no effect, and that only shows when somebody loses patience.
     Hang(Duration),
     /// The store understands and refuses; the call has no effect.
@@ -182,8 +184,10 @@ impl Flaky {
     async fn begin(&self, operation: &'static str, key: &str) -> Option<Fault> {
         self.land_due().await;
         let fault = self.lock().next(operation, key);
-        if let Some(Fault::Delay(delay) | Fault::Hang(delay)) = fault {
-            tokio::time::sleep(delay).await;
+        match fault {
+            Some(Fault::Delay(delay) | Fault::Hang(delay)) => tokio::time::sleep(delay).await,
+            Some(Fault::Stall(delay)) if !["put", "put_part"].contains(&operation) => tokio::time::sleep(delay).await,
+            _ => {}
         }
         fault
     }
@@ -240,7 +244,8 @@ impl Backend for Flaky {
         if let Some(error) = fault.and_then(without_effect) {
             return Err(error);
         }
-        told(fault, self.inner.put(key, size_bytes, cut_in(fault, body)).await)
+        let body = stalled(fault, cut_in(fault, body), size_bytes).await?;
+        told(fault, self.inner.put(key, size_bytes, body).await)
     }
 
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
@@ -310,7 +315,8 @@ impl Backend for Flaky {
         if let Some(error) = fault.and_then(without_effect) {
             return Err(error);
         }
-        told(fault, self.inner.put_part(part, size_bytes, cut_in(fault, body)).await)
+        let body = stalled(fault, cut_in(fault, body), size_bytes).await?;
+        told(fault, self.inner.put_part(part, size_bytes, body).await)
     }
 
     async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {

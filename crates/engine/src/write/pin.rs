@@ -21,6 +21,11 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
+    /// The write.
+    pub(super) const fn write(&self) -> WriteId {
+        self.write
+    }
+
     /// The bytes as the catalog commits them.
     pub(super) fn landed(&self) -> Landed {
         Landed::Pinned { write: self.write, content: self.content }
@@ -46,9 +51,13 @@ impl Engine {
             owner: self.instance,
             lease: self.settings().lease,
         };
-        let Some(held) = self.intents.pin(&pin).await? else { return Ok(None) };
-        self.metrics.announced();
-        let lease = self.leases.hold(pin.id, held.until);
+        let term = self.lease_term();
+        let held = match self.intents.pin(&pin).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(held)) => self.counted(pin.write, Ok(held))?,
+            Err(error) => self.counted(pin.write, Err(error))?,
+        };
+        let lease = self.leases.hold(pin.id, held.until, term);
         Ok(Some(Pinned { write: pin.write, content: held.content, lease }))
     }
 
@@ -75,7 +84,10 @@ impl Engine {
     /// What to do when the commit of held bytes failed; an answer that was lost is looked up.
     pub(super) async fn pin_not_committed(&self, pinned: &Pinned, error: &CatalogError) -> Fate {
         match error {
-            CatalogError::Guard(Verdict::Fenced) => Fate::Fenced,
+            CatalogError::Guard(Verdict::Fenced) => {
+                self.metrics.fenced(pinned.write);
+                Fate::Fenced
+            }
             CatalogError::Unknown(_) => self.look_up_pin(pinned).await,
             CatalogError::Guard(Verdict::ResolveAgain) => {
                 self.let_go(pinned).await;
@@ -91,9 +103,12 @@ impl Engine {
     /// Lets go of what was held. If even that fails, the lease runs out and the reaper does it.
     async fn let_go(&self, pinned: &Pinned) {
         match self.intents.drop_write(pinned.write, Late::No).await {
-            Ok(dropped) if dropped.was_open => self.metrics.resolved("dropped"),
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, write = %pinned.write, "pin left to the reaper"),
+            Ok(dropped) if dropped.was_open => self.metrics.ended(pinned.write, "dropped"),
+            Ok(_) => self.metrics.fenced(pinned.write),
+            Err(error) => {
+                self.metrics.in_doubt(pinned.write, "dropped");
+                tracing::warn!(%error, write = %pinned.write, "pin left to the reaper");
+            }
         }
         // The last object may have gone meanwhile.
         self.ring_for_cleanup();
@@ -103,15 +118,20 @@ impl Engine {
     async fn look_up_pin(&self, pinned: &Pinned) -> Fate {
         match self.intents.drop_write(pinned.write, Late::No).await {
             Ok(dropped) if dropped.was_open => {
+                self.metrics.ended(pinned.write, "dropped");
                 self.ring_for_cleanup();
                 Fate::NotCommitted
             }
             Ok(dropped) if lease_holds(pinned.lease.until(), dropped.now) => {
-                self.metrics.resolved("committed");
+                self.metrics.ended(pinned.write, "committed");
                 Fate::Committed
             }
-            Ok(_) => Fate::Fenced,
+            Ok(_) => {
+                self.metrics.in_doubt(pinned.write, "committed");
+                Fate::Fenced
+            }
             Err(error) => {
+                self.metrics.in_doubt(pinned.write, "committed");
                 tracing::warn!(%error, write = %pinned.write, "outcome of a commit left to the reaper");
                 Fate::NotCommitted
             }
@@ -122,7 +142,7 @@ impl Engine {
 /// Reads a body to its end for its digests.
 async fn read(size_bytes: u64, pinned: &Pinned, body: ByteStream, declared: Declared) -> Result<Digests, BackendError> {
     let algorithm = declared.algorithm();
-    let body = digested(body, size_bytes, algorithm, verification(declared), pinned.lease.lost_flag()).await?;
+    let body = digested(body, size_bytes, algorithm, verification(declared), pinned.lease.watch()).await?;
     let DigestedBody { mut stream, digests } = body;
     while let Some(chunk) = stream.next().await {
         chunk?;

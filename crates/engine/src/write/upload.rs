@@ -43,6 +43,9 @@ pub(super) async fn write(
             break;
         }
     }
+    if !staged.lease.watch().may_finish() {
+        return Err(BodyError::GivenUp("its lease has ended").into());
+    }
     backend.finish_upload(key, &upload, &parts).await
 }
 

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use s3o_engine::OrphanAlarm;
+use s3o_engine::{Orphan, OrphanAlarm};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::names::BackendName;
 use s3o_workers::{Alarm, Event, RunObserver, RunReport};
@@ -193,9 +193,12 @@ impl Alarm for Audit {
 }
 
 impl OrphanAlarm for Audit {
-    fn orphaned(&self, backend: &BackendName, physical_key: &str, size_bytes: u64, error: &str) {
-        let fields =
-            json!({"backend": backend, "physical_key": physical_key, "size_bytes": size_bytes, "error": error});
+    fn orphaned(&self, orphan: &Orphan<'_>) {
+        let Orphan { backend, physical_key, size_bytes, bucket, key, error } = orphan;
+        let fields = json!({
+            "backend": backend, "physical_key": physical_key, "size_bytes": size_bytes,
+            "bucket": bucket, "key": key, "error": error,
+        });
         self.record("storage.OrphanEnqueueFailed", Cause::Program, "engine", &fields);
     }
 }

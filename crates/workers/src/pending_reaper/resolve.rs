@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use s3o_backend::Probe;
 use s3o_catalog::{CommitPut, Error as CatalogError, Landed, PutRow, Verdict};
 use s3o_engine::digest::Digests;
-use s3o_engine::reread;
+use s3o_engine::{Resolving, reread};
 use s3o_model::etag::ETag;
 use s3o_model::ids::{BucketId, ClaimToken, ContentId, VersionId};
 use s3o_model::intent::{Draft, Expired};
@@ -39,6 +39,9 @@ impl PendingReaper {
                 tracing::info!(write = %first.write, why, "intent left for later");
                 let rest = rest(first.age, self.settings.rest_min);
                 let ours = self.intents.postpone(token, first.write, rest).await?;
+                if ours {
+                    self.metrics.ambiguous();
+                }
                 Ok(ours.then_some(Resolution::Ambiguous(why)))
             }
             (resolution, _) => self.abandon(token, first, resolution).await,
@@ -105,7 +108,10 @@ impl PendingReaper {
             condition,
             is_first: false,
         };
-        match self.objects.commit_put(commit).await {
+        let resolving = self.metrics.resolving(first.write, Resolution::Promoted.as_str());
+        let committed = self.objects.commit_put(commit).await;
+        answered(resolving, committed.as_ref().map(|_| true));
+        match committed {
             Ok(_) => Ok(Some(Resolution::Promoted)),
             Err(CatalogError::Guard(Verdict::Fenced)) => Ok(None),
             Err(CatalogError::Guard(verdict)) => self.abandon(token, first, refusal(verdict)).await,
@@ -125,8 +131,19 @@ impl PendingReaper {
         intent: &Expired,
         resolution: Resolution,
     ) -> Result<Option<Resolution>, Error> {
-        let ours = self.intents.abandon(token, intent.write, self.settings.late_write_window).await?;
-        Ok(ours.then_some(resolution))
+        let resolving = self.metrics.resolving(intent.write, resolution.as_str());
+        let abandoned = self.intents.abandon(token, intent.write, self.settings.late_write_window).await;
+        answered(resolving, abandoned.as_ref().copied());
+        Ok(abandoned?.then_some(resolution))
+    }
+}
+
+/// Counts a resolution that the catalog did. What it did without an answer is looked up later.
+fn answered(resolving: Resolving<'_>, answer: Result<bool, &CatalogError>) {
+    match answer {
+        Ok(true) => resolving.done(),
+        Err(CatalogError::Unknown(_)) => drop(resolving),
+        Ok(false) | Err(_) => resolving.not_done(),
     }
 }
 

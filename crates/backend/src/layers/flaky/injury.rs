@@ -3,7 +3,7 @@
 use futures_util::{StreamExt, stream};
 
 use super::Fault;
-use crate::{BodyError, ByteStream, DeleteAnswer, Error};
+use crate::{BodyError, ByteStream, DeleteAnswer, Error, body};
 
 pub(super) fn injected() -> Error {
     Error::Away("injected: the call never arrived".to_owned())
@@ -19,9 +19,13 @@ pub(super) fn without_effect(fault: Fault) -> Option<Error> {
         Fault::Before | Fault::Hang(_) => Some(injected()),
         Fault::Refused => Some(Error::Refused("injected: not today".to_owned())),
         Fault::Unknown | Fault::Late(_) => Some(lost()),
-        Fault::After | Fault::Delay(_) | Fault::Cut(_) | Fault::PartialBatch | Fault::Wrong404 | Fault::ShortPage => {
-            None
-        }
+        Fault::After
+        | Fault::Delay(_)
+        | Fault::Stall(_)
+        | Fault::Cut(_)
+        | Fault::PartialBatch
+        | Fault::Wrong404
+        | Fault::ShortPage => None,
     }
 }
 
@@ -55,6 +59,14 @@ pub(super) fn cut(body: ByteStream, after_bytes: u64) -> ByteStream {
 /// A body that the fault breaks on the way in, and what the caller is told of it.
 pub(super) fn cut_in(fault: Option<Fault>, body: ByteStream) -> ByteStream {
     if let Some(Fault::Cut(after_bytes)) = fault { cut(body, after_bytes) } else { body }
+}
+
+/// A body that the store has taken to its end before a stall begins.
+pub(super) async fn stalled(fault: Option<Fault>, body: ByteStream, size_bytes: u64) -> Result<ByteStream, Error> {
+    let Some(Fault::Stall(delay)) = fault else { return Ok(body) };
+    let bytes = body::collect(body, size_bytes).await?;
+    tokio::time::sleep(delay).await;
+    Ok(body::whole(bytes))
 }
 
 pub(super) fn told<T>(fault: Option<Fault>, answer: Result<T, Error>) -> Result<T, Error> {

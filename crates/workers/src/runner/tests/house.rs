@@ -31,6 +31,10 @@ impl Clock for RuntimeClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_700_000_000_000).after(self.0.elapsed())
     }
+
+    fn since_boot(&self) -> Duration {
+        self.0.elapsed()
+    }
 }
 
 /// What a tick does.
