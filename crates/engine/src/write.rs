@@ -196,8 +196,7 @@ impl Engine {
         if !self.settings().announce {
             return Ok(Staged { intent, bucket, announced: false, backend, lease: Lease::unneeded() });
         }
-        let (stage, term) =
-            (Stage { intent, owner: self.instance, lease: self.settings().lease }, self.lease_term());
+        let (stage, term) = (Stage { intent, owner: self.instance, lease: self.settings().lease }, self.lease_term());
         let staged = self.intents.stage(&stage).await;
         let until = self.counted(stage.intent.write, staged)?;
         let lease = self.leases.hold(stage.intent.id, until, term);

@@ -90,7 +90,7 @@ impl Worker for PendingReaper {
         let mut failed = None;
         for Resolved { copies, outcome } in resolved {
             match outcome {
-                Ok(resolution) => self.note(report, &copies, resolution.as_ref()),
+                Ok(resolution) => note(report, &copies, resolution.as_ref()),
                 Err(error) => failed = Some(error),
             }
         }
@@ -113,16 +113,16 @@ impl PendingReaper {
             }
         }
     }
+}
 
-    /// Tells what became of a write, in the report, the metrics and the audit trail.
-    fn note(&self, report: &mut Report, copies: &[Expired], resolution: Option<&Resolution>) {
-        let Some(resolution) = resolution else {
-            return report.count("stale", 1);
-        };
-        report.count(resolution.as_str(), 1);
-        for copy in copies {
-            report.events.extend(event(copy, resolution));
-        }
+/// Notes what became of a write in the report, which the audit trail is made from.
+fn note(report: &mut Report, copies: &[Expired], resolution: Option<&Resolution>) {
+    let Some(resolution) = resolution else {
+        return report.count("stale", 1);
+    };
+    report.count(resolution.as_str(), 1);
+    for copy in copies {
+        report.events.extend(event(copy, resolution));
     }
 }
 
