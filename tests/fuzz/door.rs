@@ -170,6 +170,8 @@ impl Door {
             region: REGION.to_owned(),
             domain: Some("s3.test".to_owned()),
             max_concurrent_requests: 16,
+            min_transfer_rate: 1024,
+            max_reserved_share: 1.0,
             budget: Budget::new(16),
         };
         let key = |id: &str, buckets: &[&str], access| AccessKey {

@@ -7,6 +7,7 @@ mod body;
 mod bucket_tags;
 mod buckets;
 mod cached;
+mod capacity;
 mod copy_object;
 mod delete_object;
 mod delete_objects;

@@ -18,6 +18,13 @@ pub struct Books {
 }
 
 impl Books {
+    /// What is neither stored nor waits for cleanup, reserved or not; `None` means no limit.
+    #[must_use]
+    pub fn free_bytes(&self) -> Option<u64> {
+        let taken = self.used_bytes.saturating_add(self.orphan_bytes);
+        self.limit_bytes.map(|limit| limit.saturating_sub(taken))
+    }
+
     /// What is still free; `None` means no limit.
     #[must_use]
     pub fn available_bytes(&self) -> Option<u64> {

@@ -6,6 +6,7 @@ mod greeting;
 mod lifecycle;
 mod modes;
 mod open;
+mod open_files;
 mod queues;
 mod reload;
 mod signals;
@@ -120,6 +121,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let catalog = open::catalog(&config.database, &ground).await?;
     let generated = source::complete_credentials(&mut config, &arguments.data, ground.entropy.as_ref())?;
     let fleet = open::fleet(&config, &catalog, &ground).await?;
+    let limits = open_files::prepare(&config.server);
     let s3_socket = bind(config.server.listen).await?;
     let admin_socket = bind(config.admin.listen).await?;
     let identity = open::identity(&config, &catalog, &fleet, &ground).await?;
@@ -171,13 +173,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         entropy: Arc::clone(&ground.entropy),
     });
     let keys = SharedKeys::new(config.access_keys.iter().cloned().collect::<Keys>());
-    let options = S3Options {
-        region: config.server.region.clone(),
-        domain: config.server.domain.clone(),
-        max_concurrent_requests: config.server.max_concurrent_requests,
-        budget: Arc::clone(&ground.budget),
-    };
-    let door = s3::service(Arc::new(engine.clone()), keys.clone(), options, observer);
+    let door = s3::service(Arc::new(engine.clone()), keys.clone(), s3_options(&config, &ground), observer);
     modes::warn(&config, arguments);
     greeting::print(&config, generated.as_ref(), &Listening::new(&config, &s3_socket, &admin_socket));
     let reload = Reload {
@@ -196,8 +192,9 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let (stopping, stopped) = watch::channel(false);
     let upkeep = tokio::spawn(upkeep(engine.clone(), identity, cache, (reload, hang_ups)));
     let workers = tokio::spawn(runner.serve(stopped.clone()));
-    let s3 = tokio::spawn(listener::serve(s3_socket, door, told(stopped.clone()), DRAIN_MAX));
-    let admin = tokio::spawn(listener::serve(admin_socket, listener::router_service(router), told(stopped), DRAIN_MAX));
+    let s3 = tokio::spawn(listener::serve(s3_socket, door, limits, told(stopped.clone()), DRAIN_MAX));
+    let (router, limits) = (listener::router_service(router), open_files::ADMIN_LIMITS);
+    let admin = tokio::spawn(listener::serve(admin_socket, router, limits, told(stopped), DRAIN_MAX));
     stop.asked().await;
     tracing::info!("stopping: requests in flight are finished first");
     stopping.send_replace(true);
@@ -211,6 +208,17 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     ground.audit.close();
     tracing::info!("stopped");
     Ok(())
+}
+
+fn s3_options(config: &Config, ground: &Ground) -> S3Options {
+    S3Options {
+        region: config.server.region.clone(),
+        domain: config.server.domain.clone(),
+        max_concurrent_requests: config.server.max_concurrent_requests,
+        min_transfer_rate: config.server.min_transfer_rate,
+        max_reserved_share: config.server.max_reserved_share,
+        budget: Arc::clone(&ground.budget),
+    }
 }
 
 /// What goes on beside requests and workers, for as long as the process lives.

@@ -2,17 +2,22 @@
 //!
 //! A body that breaks off closes its connection: an answer never ends cleanly unless it is whole.
 
+mod connections;
 mod patience;
+mod strict_lines;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
 
+use axum::middleware::Next;
+use axum::response::IntoResponse as _;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -20,25 +25,41 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::BoxError;
+use crate::admin::AdminError;
+use crate::middleware::Held;
+use connections::{Connections, OpenConnection};
 use patience::Patient;
+
+pub use connections::{ConnectionHandle, ConnectionLimits, RequestInFlight};
 
 /// How long a client may take to send a request's header.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most headers that a request may have.
 const HEADERS_MAX: usize = 128;
-/// The read buffer of a connection; a request's header must fit into it.
+/// The read buffer of a connection.
 const BUFFER_BYTES: usize = 256 * 1024;
+/// The most bytes of a request's head; larger ones are answered with 431.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// What a client is sent whose connection is refused.
+const REFUSAL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 /// How long to wait when the system has no socket to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `shutdown` completes, then waits up to `drain` for requests in flight.
-pub async fn serve<S, B>(listener: TcpListener, service: S, shutdown: impl Future<Output = ()>, drain: Duration)
-where
+pub async fn serve<S, B>(
+    listener: TcpListener,
+    service: S,
+    limits: ConnectionLimits,
+    shutdown: impl Future<Output = ()>,
+    drain: Duration,
+) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
+    let counted = Connections::new(limits);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
@@ -46,9 +67,13 @@ where
         tokio::select! {
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(converse(stream, service.clone(), graceful.watcher()));
-                }
+                Ok((stream, peer)) => match counted.open(peer.ip()) {
+                    Some(open) => {
+                        connections.spawn(converse(stream, open, service.clone(), graceful.watcher()));
+                    }
+                    // A client whose buffer does not take this is closed without it.
+                    None => drop(stream.try_write(REFUSAL)),
+                },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -61,10 +86,17 @@ where
     drain_connections(graceful, connections, drain).await;
 }
 
-/// An axum router as a service for [`serve`].
+/// An axum router as a service for [`serve`]; requests without a `Host` header get 400.
 #[must_use]
 pub fn router_service(router: axum::Router) -> TowerToHyperService<axum::Router> {
-    TowerToHyperService::new(router)
+    TowerToHyperService::new(router.layer(axum::middleware::from_fn(require_host)))
+}
+
+async fn require_host(request: axum::extract::Request, next: Next) -> axum::response::Response {
+    if request.headers().contains_key(HOST) {
+        return next.run(request).await;
+    }
+    AdminError::new(StatusCode::BAD_REQUEST, "invalid_request", "the header Host is missing").into_response()
 }
 
 async fn drain_connections(graceful: GracefulShutdown, mut connections: JoinSet<()>, drain: Duration) {
@@ -74,11 +106,11 @@ async fn drain_connections(graceful: GracefulShutdown, mut connections: JoinSet<
     connections.shutdown().await;
 }
 
-async fn converse<S, B>(stream: TcpStream, service: S, watcher: Watcher)
+async fn converse<S, B>(stream: TcpStream, open: OpenConnection, service: S, watcher: Watcher)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
     // Without it a small answer waits for the client's delayed acknowledgement, 40 ms each.
@@ -90,15 +122,47 @@ where
         .header_read_timeout(HEADER_READ_TIMEOUT)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(Patient::new(stream)), service);
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%error, "connection ended early");
+        .max_header_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(Patient::new(stream)), in_flight_counted(service, open.handle().clone()));
+    tokio::select! {
+        served = watcher.watch(connection) => {
+            if let Err(error) = served {
+                tracing::debug!(%error, "connection ended early");
+            }
+        }
+        () = open.handle().ended() => tracing::debug!("connection ended to make room for others"),
     }
+}
+
+/// The same service, which counts requests in flight on their connection and closes it after a request in chunks:
+/// where such a request ends is not known to [`strict_lines`].
+fn in_flight_counted<S, B>(
+    service: S,
+    handle: ConnectionHandle,
+) -> impl Service<Request<Incoming>, Response = Response<Held<B, RequestInFlight>>, Error = Infallible, Future: Send>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + Unpin + 'static,
+{
+    service_fn(move |mut request: Request<Incoming>| {
+        let in_flight = handle.begin_request();
+        let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
+        request.extensions_mut().insert(handle.clone());
+        let answering = service.call(request);
+        async move {
+            let mut response = answering.await?;
+            if is_chunked {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response.map(|body| Held::new(body, in_flight)))
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{router_service, serve};
+    use super::{ConnectionLimits, router_service, serve};
     use axum::Router;
     use axum::body::Body;
     use axum::http::Response;
@@ -123,7 +187,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move { drop(stopped.await) };
-        let served = tokio::spawn(serve(listener, router_service(router), shutdown, drain));
+        let limits = ConnectionLimits { total: 10, per_address: 10 };
+        let served = tokio::spawn(serve(listener, router_service(router), limits, shutdown, drain));
         Running { address, stop, served }
     }
 

@@ -7,6 +7,7 @@ mod file;
 mod read;
 mod restart;
 mod sections;
+mod server;
 pub mod units;
 mod yaml;
 
@@ -97,6 +98,14 @@ pub struct Server {
     pub domain: Option<String>,
     /// How many requests are answered at a time.
     pub max_concurrent_requests: usize,
+    /// The most open connections; the limit on open files may lower it.
+    pub max_connections: usize,
+    /// The most open connections from one IPv4 address or IPv6 /64 network.
+    pub max_connections_per_address: usize,
+    /// When all request slots are taken, transfers slower than this, in bytes per second, are ended.
+    pub min_transfer_rate: u64,
+    /// The share of the free capacity that the writes under way of one access key may reserve.
+    pub max_reserved_share: f64,
 }
 
 /// The admin door.

@@ -10,6 +10,15 @@ pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static
     kept.part("server.domain", &running.server.domain, &mut wanted.server.domain);
     let (now, then) = (&running.server.max_concurrent_requests, &mut wanted.server.max_concurrent_requests);
     kept.part("server.max_concurrent_requests", now, then);
+    let (now, then) = (&running.server, &mut wanted.server);
+    kept.part("server.max_connections", &now.max_connections, &mut then.max_connections);
+    kept.part(
+        "server.max_connections_per_address",
+        &now.max_connections_per_address,
+        &mut then.max_connections_per_address,
+    );
+    kept.part("server.min_transfer_rate", &now.min_transfer_rate, &mut then.min_transfer_rate);
+    kept.part("server.max_reserved_share", &now.max_reserved_share, &mut then.max_reserved_share);
     kept.part("admin.listen", &running.admin.listen, &mut wanted.admin.listen);
     kept.part("database", &running.database, &mut wanted.database);
     kept.part("cache", &running.cache, &mut wanted.cache);

@@ -16,12 +16,11 @@ use s3o_model::recovery::Recovery;
 use s3o_server::s3::{Access, AccessKey};
 use serde_json::Value;
 
-use super::cache;
 use super::faults::Faults;
 use super::read::Section;
 use super::{
-    Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Expiry, Intents, Lifecycle, Server, Upkeep,
-    units,
+    Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Expiry, Intents, Lifecycle, Upkeep, cache,
+    server, units,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,7 +33,6 @@ const LOCK_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 /// A lease is renewed every third of it; a shorter one runs out under the hands of whoever writes.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const HOUR: Duration = Duration::from_hours(1);
-const TEBIBYTE: u64 = 1 << 40;
 
 /// Sections of parts that are not built yet.
 const NOT_BUILT: [&str; 9] = [
@@ -53,7 +51,7 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
     let faults = RefCell::new(Faults::default());
     let root = Section::new(String::new(), Some(tree), &faults);
     let config = Config {
-        server: server(root.section("server")),
+        server: server::server(root.section("server")),
         admin: admin(root.section("admin")),
         database: database(root.section("database")),
         access_keys: root.list("access_keys").into_iter().filter_map(access_key).collect(),
@@ -103,25 +101,12 @@ fn once_each(root: &Section<'_>, list: &'static str, field: &'static str) {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text:?} is not an address such as 127.0.0.1:9000"))
 }
 
-fn local(port: u16) -> SocketAddr {
+pub(super) fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
-}
-
-fn server(section: Section<'_>) -> Server {
-    section.not_built(&["tls"]);
-    let server = Server {
-        listen: section.read("listen", address).unwrap_or(local(9000)),
-        region: section.text("region").unwrap_or_else(|| "us-east-1".to_owned()),
-        object_bytes_max: section.read("max_object_size", units::size).unwrap_or(5 * TEBIBYTE),
-        domain: section.text("domain"),
-        max_concurrent_requests: section.count("max_concurrent_requests", 1000),
-    };
-    section.finish();
-    server
 }
 
 fn admin(section: Section<'_>) -> Admin {

@@ -32,6 +32,7 @@ pub use control::{
     AcceptError, BackendControl, InvalidLevel, LifecycleControl, LogLevel, QueueControl, Readiness, StatusSource,
     VerifyControl, WorkerControl, WorkerError,
 };
+pub(crate) use error::AdminError;
 pub use metrics::{MetricsPage, Refresh};
 pub use status::{
     BackendStatus, BucketStatus, CacheStatus, Health, OldestDueStatus, QueueStatus, SharedHealth, Status,

@@ -1,4 +1,4 @@
-//! Ends a connection whose peer takes no more bytes.
+//! Ends a connection whose peer takes no more bytes, and refuses header lines that end in a bare LF.
 //!
 //! A client that stops reading without closing would keep its answer, and all that feeds it, for
 //! ever.
@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::strict_lines::StrictLines;
+
 /// How long a peer may go without taking a byte that waits for it.
 const UNREAD_MAX: Duration = Duration::from_mins(5);
 
@@ -19,12 +21,13 @@ pub struct Patient<T> {
     stream: T,
     unread: Option<Pin<Box<Sleep>>>,
     waiting: bool,
+    lines: StrictLines,
 }
 
 impl<T> Patient<T> {
     /// Watches the writes on this stream.
     pub fn new(stream: T) -> Self {
-        Self { stream, unread: None, waiting: false }
+        Self { stream, unread: None, waiting: false, lines: StrictLines::new() }
     }
 
     fn bounded<R>(&mut self, written: Poll<io::Result<R>>, cx: &mut Context<'_>) -> Poll<io::Result<R>> {
@@ -44,7 +47,10 @@ impl<T> Patient<T> {
 
 impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.lines.scan(&mut buffer.filled_mut()[before..]);
+        read
     }
 }
 

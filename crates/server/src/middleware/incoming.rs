@@ -15,13 +15,13 @@ use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::RequestNotes;
+use super::{RequestNotes, Transfer};
 use crate::BoxError;
 
 /// The S3 code for a body that nobody goes on sending.
 pub const STALLED: &str = "RequestTimeout";
-/// How long a client may go without sending a byte of its body.
-const IDLE_MAX: Duration = Duration::from_mins(1);
+/// How long a client may go without sending a byte of its body, as long as there are request slots for others.
+const IDLE_MAX: Duration = Duration::from_mins(5);
 /// How much of an unread body is read away before the answer, and for how long, so that the
 /// connection can be used again.
 const REST: Bound = Bound { bytes: 256 * 1024, time: Duration::from_secs(1) };
@@ -48,6 +48,7 @@ struct Shared<B> {
     progress: Progress,
     idle: Option<Pin<Box<Sleep>>>,
     waiting: bool,
+    transfer: Arc<Transfer>,
 }
 
 /// The body, for whoever answers the request.
@@ -72,11 +73,12 @@ pub enum Connection {
     Ends,
 }
 
-/// Watches the body of a request.
-pub fn watch<B>(request: &Parts, body: B, notes: &RequestNotes) -> (Watched<B>, Rest<B>) {
+/// Watches the body of a request and counts its bytes in the transfer.
+pub fn watch<B>(request: &Parts, body: B, notes: &RequestNotes, transfer: &Arc<Transfer>) -> (Watched<B>, Rest<B>) {
     let waits_to_be_asked =
         request.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    let shared = Shared { body, progress: Progress::Unasked, idle: None, waiting: false };
+    let shared =
+        Shared { body, progress: Progress::Unasked, idle: None, waiting: false, transfer: Arc::clone(transfer) };
     let shared = Arc::new(Mutex::new(shared));
     let watched = Watched { shared: Arc::clone(&shared), notes: notes.clone() };
     (watched, Rest { shared, notes: notes.clone(), waits_to_be_asked })
@@ -97,6 +99,8 @@ where
         self.progress = Progress::Asked;
         let Poll::Ready(item) = Pin::new(&mut self.body).poll_frame(cx) else { return self.poll_idle(cx, notes) };
         self.waiting = false;
+        let received = |frame: &Frame<Bytes>| frame.data_ref().map_or(0, Bytes::len);
+        self.transfer.received(item.as_ref().and_then(|item| item.as_ref().ok()).map_or(0, received));
         match item {
             Some(Ok(_)) => {}
             Some(Err(_)) => self.progress = Progress::Broken,
@@ -112,7 +116,9 @@ where
             self.waiting = true;
             idle.as_mut().reset(Instant::now() + IDLE_MAX);
         }
-        std::task::ready!(idle.as_mut().poll(cx));
+        if self.transfer.await_bytes(cx) {
+            std::task::ready!(idle.as_mut().poll(cx));
+        }
         self.progress = Progress::Broken;
         notes.set_body_fault(STALLED);
         Poll::Ready(Some(Err("the client stopped sending its body".into())))
@@ -162,6 +168,21 @@ where
         Connection::Ends
     }
 
+    /// Reads nothing before the answer: the connection ends with it unless the body ended already. What still arrives
+    /// is discarded beside the answer, so that the client gets to read it.
+    #[must_use]
+    pub fn abandon(self) -> Connection {
+        match self.progress() {
+            Progress::Ended => Connection::Stays,
+            Progress::Broken => Connection::Ends,
+            Progress::Unasked if self.waits_to_be_asked => Connection::Ends,
+            Progress::Unasked | Progress::Asked => {
+                tokio::spawn(async move { self.read_away(LINGER).await });
+                Connection::Ends
+            }
+        }
+    }
+
     fn progress(&self) -> Progress {
         let shared = lock(&self.shared);
         if shared.body.is_end_stream() { Progress::Ended } else { shared.progress }
@@ -186,8 +207,8 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::{Connection, IDLE_MAX, STALLED, watch};
-    use crate::middleware::RequestNotes;
+    use super::{Connection, IDLE_MAX, Rest, STALLED, Watched};
+    use crate::middleware::{RequestNotes, Transfer};
     use bytes::Bytes;
     use futures_util::{StreamExt as _, stream};
     use http::Request;
@@ -206,6 +227,10 @@ mod tests {
 
     fn notes() -> RequestNotes {
         RequestNotes::new("id".into())
+    }
+
+    fn watch<B>(parts: &Parts, body: B, notes: &RequestNotes) -> (Watched<B>, Rest<B>) {
+        super::watch(parts, body, notes, &Transfer::new(None))
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "streams of bodies take results")]
@@ -277,6 +302,18 @@ mod tests {
         let began = Instant::now();
         assert_eq!(rest.settle().await, Connection::Ends);
         assert_eq!(began.elapsed(), Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn abandoned_body_delays_no_answer() {
+        let (body, rest) = watch(&parts(), then_silence(1, Duration::ZERO), &notes());
+        drop(body);
+        let began = Instant::now();
+        assert_eq!(rest.abandon(), Connection::Ends);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        let (body, rest) = watch(&parts(), Full::new(Bytes::new()), &notes());
+        drop(body);
+        assert_eq!(rest.abandon(), Connection::Stays);
     }
 
     #[tokio::test]

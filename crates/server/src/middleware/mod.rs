@@ -9,10 +9,12 @@ mod incoming;
 mod metrics;
 mod notes;
 mod observer;
+mod transfer;
 
-pub use admission::{Admission, Admitted, Held};
+pub use admission::{Admission, Admitted, Held, Metered, SlotTicket};
 pub use audited::mutates;
 pub use incoming::{Connection, Rest, STALLED, Watched, watch};
 pub use metrics::RequestMetrics;
 pub use notes::{RequestNotes, Subject};
 pub use observer::{Observed, Observer};
+pub use transfer::Transfer;

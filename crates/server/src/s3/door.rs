@@ -8,6 +8,7 @@ use s3s::dto;
 use s3s::{S3, S3Request, S3Response, S3Result};
 
 use super::access::SharedKeys;
+use super::reserved_share::ReservedShare;
 use super::{
     acl, bucket_tagging, buckets, copy_object, delete_object, delete_objects, get_object, lifecycle, list_objects,
     multipart, object_attributes, object_tagging, put_object,
@@ -23,6 +24,8 @@ pub struct Door {
     pub keys: SharedKeys,
     /// The region that buckets are in.
     pub region: String,
+    /// What one access key may reserve.
+    pub reserved_share: ReservedShare,
     /// Who hears of what an operation removes besides what it was asked to.
     pub audit: Arc<Audit>,
 }

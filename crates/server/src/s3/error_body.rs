@@ -10,11 +10,12 @@ pub fn read(xml: &str) -> Option<(String, Option<String>)> {
     Some((code, element(xml, "Message").filter(|message| !message.is_empty())))
 }
 
-/// An error document.
-pub fn write(code: &str, message: Option<&str>, resource: &str, request_id: &str) -> String {
+/// An error document. The region is the one that the request should have been signed for, where it was another one.
+pub fn write((code, message): (&str, Option<&str>), region: Option<&str>, resource: &str, request_id: &str) -> String {
     let message = message.or_else(|| usual(code).map(|(_, message)| message)).unwrap_or(code);
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
-    for (name, text) in [("Code", code), ("Message", message), ("Resource", resource), ("RequestId", request_id)] {
+    let always = [("Code", code), ("Message", message), ("Resource", resource), ("RequestId", request_id)];
+    for (name, text) in always.into_iter().chain(region.map(|region| ("Region", region))) {
         write!(xml, "<{name}>{}</{name}>", escape(text)).expect("writing to a string does not fail");
     }
     xml.push_str("</Error>");
@@ -42,7 +43,7 @@ mod tests {
 
     #[test]
     fn every_error_has_its_four_elements() {
-        let xml = write("NoSuchKey", None, "/b/<k>", "ID");
+        let xml = write(("NoSuchKey", None), None, "/b/<k>", "ID");
         for part in [
             "<Code>NoSuchKey</Code>",
             "<Message>The specified key does not exist.</Message>",
@@ -55,7 +56,8 @@ mod tests {
 
     #[test]
     fn documents_read_back() {
-        let xml = write("InvalidRequest", Some("a < b & \"c\""), "/", "ID");
+        let xml = write(("InvalidRequest", Some("a < b & \"c\"")), Some("r"), "/", "ID");
+        assert!(xml.contains("<Region>r</Region>"), "{xml}");
         assert_eq!(read(&xml), Some(("InvalidRequest".into(), Some("a < b & \"c\"".into()))));
         assert_eq!(read("<Error><Code>X</Code></Error>"), Some(("X".into(), None)));
         assert_eq!(read("<ListBucketResult/>"), None);

@@ -2,9 +2,10 @@
 //!
 //! The protocol library reads each chunk whole before it passes it on, and some SDKs send an object
 //! as one unsigned chunk. Unsigned chunks are cut as they arrive; signed ones must stay as they
-//! are, so large ones are refused.
+//! are, so large ones are refused, and small pieces of them are gathered: each piece costs memory of its own while its
+//! chunk is incomplete, and a client could send a byte at a time.
 
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use http::HeaderMap;
 use http_body::Frame;
@@ -14,8 +15,10 @@ use s3s::Body;
 use super::trailers::{Malformed, Trailers};
 use crate::BoxError;
 
-/// The largest signed chunk; SDKs send at most one mebibyte.
-const SIGNED_CHUNK_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The largest signed chunk, which is what one connection can make the server buffer; SDKs send 64 KiB to 1 MiB.
+const SIGNED_CHUNK_BYTES_MAX: u64 = 1024 * 1024;
+/// Pieces of a signed chunk are gathered up to this size; larger ones pass as they are.
+const GATHERED_BYTES: usize = 64 * 1024;
 /// The longest line before a chunk.
 const LINE_BYTES_MAX: usize = 1024;
 
@@ -64,11 +67,12 @@ enum State {
 struct Framing {
     kind: Kind,
     state: State,
+    gathered: BytesMut,
 }
 
 impl Framing {
     fn new(kind: Kind) -> Self {
-        Self { kind, state: State::Line(Vec::new()) }
+        Self { kind, state: State::Line(Vec::new()), gathered: BytesMut::new() }
     }
 
     fn feed(&mut self, mut input: Bytes) -> Result<Vec<Bytes>, BoxError> {
@@ -87,7 +91,7 @@ impl Framing {
                     let length = usize::try_from(*remaining).unwrap_or(usize::MAX).min(input.len());
                     *remaining -= length as u64;
                     let ended = *remaining == 0;
-                    self.pass_piece(input.split_to(length), &mut output);
+                    self.pass_piece(input.split_to(length), ended, &mut output);
                     if ended {
                         self.state = State::ChunkEnd(b"\r\n");
                     }
@@ -137,9 +141,17 @@ impl Framing {
         Ok(())
     }
 
-    fn pass_piece(&self, piece: Bytes, output: &mut Vec<Bytes>) {
+    fn pass_piece(&mut self, piece: Bytes, ends_chunk: bool, output: &mut Vec<Bytes>) {
         match self.kind {
-            Kind::Signed => output.push(piece),
+            Kind::Signed if self.gathered.is_empty() && (ends_chunk || piece.len() >= GATHERED_BYTES) => {
+                output.push(piece);
+            }
+            Kind::Signed => {
+                self.gathered.extend_from_slice(&piece);
+                if ends_chunk || self.gathered.len() >= GATHERED_BYTES {
+                    output.push(self.gathered.split().freeze());
+                }
+            }
             Kind::Unsigned => {
                 output.push(Bytes::from(format!("{:x}\r\n", piece.len())));
                 output.push(piece);
@@ -187,8 +199,22 @@ mod tests {
         let body = "5;chunk-signature=ab\r\n01234\r\n0;chunk-signature=cd\r\n\r\n";
         assert_eq!(run(Kind::Signed, &[body]).unwrap(), body);
         assert_eq!(run(Kind::Signed, &[&body[..9], &body[9..24], &body[24..]]).unwrap(), body);
-        assert_eq!(run(Kind::Signed, &["1000001;chunk-signature=ab\r\n"]), None);
         assert!(run(Kind::Unsigned, &["1000001\r\n"]).is_some());
+    }
+
+    #[test]
+    fn signed_chunks_of_more_than_a_mebibyte_are_refused() {
+        assert!(run(Kind::Signed, &["100000;chunk-signature=ab\r\n"]).is_some());
+        assert_eq!(run(Kind::Signed, &["100001;chunk-signature=ab\r\n"]), None);
+    }
+
+    #[test]
+    fn small_pieces_of_signed_chunks_are_gathered() {
+        let mut framing = Framing::new(Kind::Signed);
+        framing.feed(Bytes::from_static(b"20000;chunk-signature=ab\r\n")).unwrap();
+        let one = |framing: &mut Framing| framing.feed(Bytes::from_static(b"x")).unwrap();
+        let sizes: Vec<usize> = (0..0x20000).flat_map(|_| one(&mut framing)).map(|piece| piece.len()).collect();
+        assert_eq!(sizes, [65536, 65536]);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What is refused before anything else looks at a request.
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::refusal::Refusal;
-use super::signing_dates;
+use super::{credential_scope, signing_dates};
 
 /// The most bytes that all headers of a request may have together.
 const HEADER_BYTES_MAX: usize = 32 * 1024;
@@ -13,13 +13,24 @@ const HEADER_BYTES_MAX: usize = 32 * 1024;
 const MULTIPART: &[u8] = b"multipart/";
 
 /// Refuses requests that no part behind this would answer rightly.
-pub fn check(request: &Parts) -> Result<(), Refusal> {
+pub fn check(request: &Parts, region: &str) -> Result<(), Refusal> {
+    check_host(&request.headers)?;
     check_size(&request.headers)?;
     check_method(request)?;
     check_signature_version(request)?;
     signing_dates::check(request)?;
+    credential_scope::check(request, region)?;
     check_session_token(&request.headers)?;
     check_decoded_length(&request.headers)
+}
+
+/// A request names exactly one host.
+fn check_host(headers: &HeaderMap) -> Result<(), Refusal> {
+    match headers.get_all(HOST).iter().count() {
+        1 => Ok(()),
+        0 => Err(Refusal::because("InvalidRequest", "Missing required header for this request: Host")),
+        _ => Err(Refusal::because("InvalidRequest", "The header Host must not be repeated")),
+    }
 }
 
 fn check_size(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -91,7 +102,14 @@ mod tests {
     }
 
     fn code(builder: Builder) -> Option<String> {
-        check(&parts(builder)).err().map(|refusal| refusal.code.into_owned())
+        check(&parts(builder.header("host", "x")), "us-east-1").err().map(|refusal| refusal.code.into_owned())
+    }
+
+    #[test]
+    fn requests_name_one_host() {
+        let without = parts(Request::get("/b/k"));
+        assert_eq!(check(&without, "r").unwrap_err().status.as_u16(), 400);
+        assert_eq!(code(Request::get("/b/k").header("host", "y")).as_deref(), Some("InvalidRequest"));
     }
 
     #[test]

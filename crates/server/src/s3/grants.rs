@@ -12,8 +12,9 @@ use s3s::{S3Error, S3Result};
 use super::access::{Access, AccessKey, SharedKeys};
 use super::leniency::Vouched;
 use super::refusal::Refusal;
+use super::service::no_slot;
 use super::{body, expiration, query_headers, signed_headers, subresources, unsupported};
-use crate::middleware::{RequestNotes, Subject, mutates};
+use crate::middleware::{RequestNotes, SlotTicket, Subject, mutates};
 
 /// How metrics name the operations that are not offered, so that they stay few.
 const NOT_OFFERED: &str = "NotImplemented";
@@ -120,7 +121,12 @@ impl S3Access for Grants {
                 notes.set_subject(subject);
             }
         }
-        self.permit(request).map_err(S3Error::from)
+        self.permit(request).map_err(S3Error::from)?;
+        let ticket = request.extensions_mut().get::<SlotTicket>().cloned();
+        match ticket {
+            Some(ticket) if !ticket.redeem().await => Err(no_slot().into()),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

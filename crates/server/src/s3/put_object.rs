@@ -13,7 +13,7 @@ use super::{conditions, expiration, names};
 
 /// Stores an object.
 pub async fn put(door: &Door, request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
-    let S3Request { mut input, headers, trailing_headers, .. } = request;
+    let S3Request { mut input, headers, trailing_headers, credentials, .. } = request;
     let size_bytes = body::length(input.content_length, &headers)?;
     let attributes = given!(input).attributes(&headers)?;
     let statement = Statement {
@@ -32,6 +32,7 @@ pub async fn put(door: &Door, request: S3Request<PutObjectInput>) -> Answer<PutO
         expiry: expiration::asked(&headers)?,
         body: body::stream(input.body),
     };
+    let _reserved = door.reserved_share.reserve(&door.engine, credentials.as_ref(), size_bytes).await?;
     let stored = door.engine.put_object(put).await.map_err(refuse)?;
     let checksum = Fields::of(stored.checksum.as_ref());
     Ok(S3Response::new(PutObjectOutput {

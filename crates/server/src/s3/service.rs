@@ -19,16 +19,24 @@ use s3s::{Body, HttpResponse};
 use tracing::Instrument as _;
 
 use super::access::SharedKeys;
+use super::credential_scope::REGION_HEADER;
 use super::door::Door;
 use super::grants::Grants;
 use super::host::Domain;
 use super::leniency::Leniency;
 use super::names::OurNames;
 use super::refusal::{Refusal, usual};
+use super::reserved_share::ReservedShare;
 use super::xml_body::Style;
 use super::{error_body, framing, gate, query_headers, signing_dates, xml_body, xml_text};
-use crate::middleware::{Admission, Connection, Held, Observed, Observer, RequestNotes, STALLED, watch};
+use crate::listener::ConnectionHandle;
+use crate::middleware::{
+    Admission, Connection, Metered, Observed, Observer, RequestNotes, Rest, STALLED, Transfer, watch,
+};
 use crate::{BoxError, ResponseBody};
+
+/// The S3 code for a request that finds no slot.
+const NO_SLOT: &str = "SlowDown";
 
 /// How the door presents itself.
 #[derive(Debug, Clone)]
@@ -39,6 +47,10 @@ pub struct S3Options {
     pub domain: Option<String>,
     /// How many requests are answered at a time; more are told to slow down.
     pub max_concurrent_requests: usize,
+    /// When all slots are taken, transfers slower than this, in bytes per second, are ended.
+    pub min_transfer_rate: u64,
+    /// The share of the free capacity that the writes under way of one access key may reserve.
+    pub max_reserved_share: f64,
     /// What requests and background work share.
     pub budget: Arc<Budget>,
 }
@@ -48,6 +60,7 @@ pub struct S3Options {
 pub struct Service {
     inner: S3Service,
     domain: Option<Domain>,
+    region: Arc<str>,
     observer: Observer,
     admission: Admission,
 }
@@ -55,13 +68,15 @@ pub struct Service {
 /// Builds the S3 door.
 #[must_use]
 pub fn service(engine: Arc<Engine>, keys: SharedKeys, options: S3Options, observer: Observer) -> Service {
-    let door = Door { engine, keys: keys.clone(), region: options.region, audit: observer.audit() };
+    let region = Arc::from(options.region.as_str());
+    let reserved_share = ReservedShare::new(options.max_reserved_share);
+    let door = Door { engine, keys: keys.clone(), region: options.region, reserved_share, audit: observer.audit() };
     let domain = options.domain.as_deref().map(Domain::new);
     let behind = builder(&door, keys.clone(), domain.clone()).build();
     let mut front = builder(&door, keys, domain.clone());
     front.set_route(Leniency { behind });
-    let admission = Admission::new(options.max_concurrent_requests, options.budget);
-    Service { inner: front.build(), domain, observer, admission }
+    let admission = Admission::new(options.max_concurrent_requests, options.min_transfer_rate, options.budget);
+    Service { inner: front.build(), domain, region, observer, admission }
 }
 
 fn builder(door: &Door, keys: SharedKeys, domain: Option<Domain>) -> S3ServiceBuilder {
@@ -75,6 +90,11 @@ fn builder(door: &Door, keys: SharedKeys, domain: Option<Domain>) -> S3ServiceBu
         builder.set_host(domain);
     }
     builder
+}
+
+/// The answer to a request for which there is no slot.
+pub fn no_slot() -> Refusal {
+    Refusal::new(NO_SLOT).with_header(RETRY_AFTER, "1")
 }
 
 fn protocol_limits() -> S3Config {
@@ -96,27 +116,58 @@ impl Service {
         B::Error: Into<BoxError>,
     {
         let observed = self.observer.begin(&mut request);
+        let transfer = Transfer::new(request.extensions().get::<ConnectionHandle>().cloned());
+        let ticket = self.admission.ticket(&transfer);
+        request.extensions_mut().insert(ticket.clone());
         let (parts, body) = request.into_parts();
         let method = parts.method.clone();
-        let (body, rest) = watch(&parts, body, observed.notes());
-        let place = self.admission.admit();
-        let answered = match &place {
-            Some(_) => {
-                // Whatever is logged on the way, at any level, carries the identifier that the client is given.
-                let span = tracing::error_span!("request", request_id = observed.notes().request_id());
-                let request = Request::from_parts(parts, Body::http_body(body));
-                self.call(request, observed.notes()).instrument(span).await
-            }
-            None => Err(self.turn_away()),
-        };
+        let (body, rest) = watch(&parts, body, observed.notes(), &transfer);
+        // Whatever is logged on the way, at any level, carries the identifier that the client is given.
+        let span = tracing::error_span!("request", request_id = observed.notes().request_id());
+        let request = Request::from_parts(parts, Body::http_body(body));
+        let answered = self.call(request, observed.notes()).instrument(span).await;
+        if observed.notes().subject().is_none() {
+            return self.answer_unauthenticated(answered, rest, (&method, observed)).await;
+        }
         let mut response = match answered {
             Ok(response) => finish_body(response, &method, &observed),
             Err(refusal) => refused(&refusal, &method, &observed),
         };
+        if observed.notes().error_code() == Some(NO_SLOT) {
+            self.observer.count_rejection();
+        }
         if rest.settle().await == Connection::Ends {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let mut response = response.map(|body| Held::new(body, place).boxed_unsync());
+        let mut response = response.map(|body| Metered::new(body, ticket.into_slot()).boxed_unsync());
+        self.observer.finish(observed, &mut response).await;
+        response
+    }
+
+    /// Answers a request whose signature was not verified: from its head alone, within the budget of such requests.
+    async fn answer_unauthenticated<B>(
+        &self,
+        answered: Result<HttpResponse, Refusal>,
+        rest: Rest<B>,
+        (method, observed): (&Method, Observed),
+    ) -> Response<ResponseBody>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let budgeted = self.admission.admit_unauthenticated();
+        let mut response = match answered {
+            _ if budgeted.is_none() => {
+                self.observer.count_rejection();
+                refused(&no_slot(), method, &observed)
+            }
+            Ok(response) => finish_body(response, method, &observed),
+            Err(refusal) => refused(&refusal, method, &observed),
+        };
+        if rest.abandon() == Connection::Ends {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let mut response = response.map(http_body_util::BodyExt::boxed_unsync);
         self.observer.finish(observed, &mut response).await;
         response
     }
@@ -129,16 +180,11 @@ impl Service {
         }
     }
 
-    fn turn_away(&self) -> Refusal {
-        self.observer.count_rejection();
-        Refusal::new("SlowDown").with_header(RETRY_AFTER, "1")
-    }
-
     async fn call(&self, request: Request<Body>, notes: &RequestNotes) -> Result<HttpResponse, Refusal> {
         let (mut parts, body) = request.into_parts();
         query_headers::apply(&mut parts);
         signing_dates::apply(&mut parts);
-        gate::check(&parts)?;
+        gate::check(&parts, &self.region)?;
         let body = framing::bounded(&parts.headers, body);
         let body = xml_body::watch(&parts, self.style(&parts), body, notes)?;
         self.inner.call(Request::from_parts(parts, body)).await.map_err(|error| {
@@ -215,7 +261,9 @@ fn refused(refusal: &Refusal, method: &Method, observed: &Observed) -> HttpRespo
     let bodiless = method == Method::HEAD || refusal.status == StatusCode::NOT_MODIFIED;
     if !bodiless {
         let request_id = observed.notes().request_id();
-        let xml = error_body::write(&refusal.code, Some(&refusal.message), observed.path(), request_id);
+        let region = refusal.headers.get(REGION_HEADER).and_then(|region| region.to_str().ok());
+        let told = (&*refusal.code, Some(&*refusal.message));
+        let xml = error_body::write(told, region, observed.path(), request_id);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
         *response.body_mut() = Body::from(xml_text::well_formed(Bytes::from(xml)));
     }

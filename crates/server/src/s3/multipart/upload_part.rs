@@ -19,7 +19,7 @@ use crate::s3::times;
 
 /// Stores a part.
 pub async fn upload(door: &Door, request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
-    let S3Request { mut input, headers, trailing_headers, .. } = request;
+    let S3Request { mut input, headers, trailing_headers, credentials, .. } = request;
     let statement = Statement {
         content_md5: input.content_md5.take(),
         checksum: fields!(input),
@@ -33,6 +33,7 @@ pub async fn upload(door: &Door, request: S3Request<UploadPartInput>) -> Answer<
         declared: body::declared(statement)?,
         body: body::stream(input.body),
     };
+    let _reserved = door.reserved_share.reserve(&door.engine, credentials.as_ref(), part.size_bytes).await?;
     let stored = door.engine.upload_part(part).await.map_err(refuse)?;
     let checksum = Fields::of(stored.checksum.as_ref());
     Ok(S3Response::new(UploadPartOutput {
