@@ -287,3 +287,24 @@ def test_signals_are_heard_before_anything_else_is_done(own_server, tmp_path):
     for name in ("SIGHUP", "SIGTERM", "SIGINT"):
         taken = trace.named(rf"^\({name}, {{sa_handler=0x", "rt_sigaction")
         assert taken and taken[0].ended < opened, name
+
+
+def test_sighup_is_handled_before_the_first_thread_starts(own_server, tmp_path):
+    """It is the first thing that `serve` does, so no moment of a start is left in which SIGHUP ends the process."""
+    if not shutil.which("strace"):
+        pytest.fail("strace is not installed: run scripts/setup.sh")
+    server, output = own_server(), tmp_path / "trace"
+    server.start(wrapper=tracing.command(output, "rt_sigaction,clone,clone3,openat"))
+    assert server.stop() == 0
+    trace = tracing.Trace(output.read_text(errors="replace"))
+    handled = trace.named(r"^\(SIGHUP, {sa_handler=0x", "rt_sigaction")[0].ended
+    threads = trace.named("", "clone", "clone3")
+    assert threads and handled < threads[0].began, "a thread was started first"
+
+
+def test_commands_other_than_serve_end_at_a_hang_up(own_server, tmp_path):
+    """They have nothing to reload: a terminal that closes ends them."""
+    output = tmp_path / "trace"
+    wrapper = tracing.command(output, "rt_sigaction")
+    subprocess.run([*wrapper, binary(), "key", "new"], check=True, capture_output=True, timeout=COMMAND_SECONDS)
+    assert not tracing.Trace(output.read_text(errors="replace")).named(r"^\(SIGHUP, {sa_handler=0x", "rt_sigaction")

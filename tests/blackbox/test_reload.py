@@ -182,6 +182,30 @@ def test_what_needs_a_restart_is_named_and_stays(own_server):
     assert server.stop() == 0
 
 
+def test_a_reload_keeps_the_claims_of_an_expiry_tick_that_failed(own_server):
+    """Without them, the rows that the tick had claimed wait for the watchdog: two hours."""
+    server = own_server(settings={"expiry": {"interval": "300h"}, "watchdog": {"interval": "300h"}}).start()
+    raw = server.raw()
+    server.s3().create_bucket(Bucket="mortal")
+    for number in range(40):
+        path = f"/mortal/{number}"
+        assert raw.request("PUT", path, headers={"x-s3o-expires-after": "1ms"}, body=b"x").status == 200
+
+    def claimed():
+        return server.rows("SELECT count(*) FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS'")[0][0]
+
+    server.database.change(
+        "CREATE TRIGGER refuses BEFORE DELETE ON objects BEGIN SELECT RAISE(ABORT, 'refused by the test'); END"
+    )
+    eventually(lambda: server.run_worker("expiry")["outcome"] == "error", SECONDS, message="the tick did not fail")
+    given_up = server.rows("SELECT count(*) FROM findings")[0][0]
+    assert claimed() == 40 > given_up, "the tick gave up with claims in hand"
+    server.database.change("DROP TRIGGER refuses")
+    assert hang_up(server)["event"] == "config.reloaded"
+    server.run_worker("expiry")
+    eventually(lambda: claimed() == given_up, SECONDS, message="the rows of the failed tick were not removed")
+
+
 def test_the_admin_token_is_rotated(own_server):
     server = own_server().start()
     server.config["admin"]["token"] = "another token"

@@ -49,6 +49,7 @@ impl Service {
             secret_access_key: Secret::new("secret"),
             path_style: true,
             put_bytes_max: 5 << 30,
+            create_bucket: false,
         };
         let entropy = Arc::new(SeededEntropy::new(7));
         S3::connect("store".parse().expect("a name"), &options, Arc::new(SystemClock), entropy).expect("a backend")

@@ -12,6 +12,7 @@ mod condemned;
 pub mod conformance;
 mod contents;
 mod copies;
+mod credentials;
 mod dead_letters;
 pub mod driver;
 mod error;
@@ -43,6 +44,7 @@ pub use cleanups::{ClaimedCleanups, Cleanups, Depths, FreedClaim, QueuedCleanup,
 pub use condemned::CondemnedObserver;
 pub use contents::Contents;
 pub use copies::{Copies, CopyProver};
+pub use credentials::SharedCredentials;
 pub use dead_letters::{DeadLetters, Discard};
 pub use driver::postgres::{Postgres, PostgresOptions};
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};

@@ -13,8 +13,8 @@ use crate::bench::plan::Workload;
 use crate::client::{
     BackendCommand, CleanupCommand, DlqCommand, LifecycleCommand, StatusCommand, Token, VerifyCommand, WorkersCommand,
 };
-use crate::config::Faults;
 use crate::config::units;
+use crate::config::{DATA, Faults};
 use crate::logging::Format;
 
 /// One S3 endpoint over many stores.
@@ -29,12 +29,14 @@ pub struct Cli {
 /// What s3o can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve S3; without a configuration, on SQLite and a folder below ./s3o-data
+    /// Serve S3; without a configuration, on SQLite and a folder below the data folder
     Serve(Serve),
     /// Write a commented configuration
     Init(Init),
     /// Check a configuration and show every fault with its path
     Validate(Validate),
+    /// Create access keys
+    Key(Key),
     /// Show backends, buckets, queues and workers of a running server
     Status(StatusCommand),
     /// Show the workers of a running server, or run, pause or resume one
@@ -56,11 +58,11 @@ pub enum Command {
 /// How to serve.
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
-    /// The configuration file
+    /// The configuration file [default: ./s3o.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where keys made on the first start are kept, and everything else where nothing is configured
-    #[arg(long, value_name = "DIR", default_value = "./s3o-data")]
+    /// The data folder: catalog, folder backends, audit file and generated keys, unless the configuration places them
+    #[arg(long, value_name = "DIR", default_value = DATA)]
     pub data: PathBuf,
     /// Where the S3 API listens
     #[arg(long, value_name = "ADDR")]
@@ -82,6 +84,25 @@ pub struct Init {
     /// The file to write; one that exists is kept
     #[arg(long, value_name = "FILE", default_value = "s3o.yaml")]
     pub config: PathBuf,
+}
+
+/// Commands about access keys.
+#[derive(Debug, Args)]
+pub struct Key {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: KeyAction,
+}
+
+/// What can be done with access keys.
+#[derive(Debug, Subcommand)]
+pub enum KeyAction {
+    /// Print a new key pair for `access_keys` of a configuration; nothing is stored
+    New {
+        /// Print JSON instead of YAML
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// What to check.

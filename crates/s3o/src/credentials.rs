@@ -34,26 +34,40 @@ impl Credentials {
     pub fn load_or_create(data: &Path, entropy: &dyn Entropy) -> Result<(Self, bool), Failure> {
         let path = Self::path(data);
         let failed = |why: &dyn std::fmt::Display| Failure::of(&path.display().to_string(), why);
+        if let Some(credentials) = Self::load(data)? {
+            return Ok((credentials, false));
+        }
+        let credentials = Self::fresh(entropy);
+        credentials.keep(&path).map_err(|error| failed(&error))?;
+        Ok((credentials, true))
+    }
+
+    /// Loads the credentials that are kept in the data folder; None if there are none.
+    pub fn load(data: &Path) -> Result<Option<Self>, Failure> {
+        let path = Self::path(data);
+        let failed = |why: &dyn std::fmt::Display| Failure::of(&path.display().to_string(), why);
         match std::fs::read(&path) {
-            Ok(bytes) => Ok((Self::decode(&bytes).map_err(|error| failed(&error))?, false)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let credentials = Self::fresh(entropy);
-                credentials.keep(&path).map_err(|error| failed(&error))?;
-                Ok((credentials, true))
-            }
+            Ok(bytes) => Self::decode(&bytes).map(Some).map_err(|error| failed(&error)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(&error)),
         }
     }
 
+    /// The document that [`Credentials::decode`] reads.
+    pub fn encode(&self) -> String {
+        serde_json::to_string_pretty(self).expect("three strings always serialise")
+    }
+
     /// Errors name the place and never quote the text.
-    fn decode(bytes: &[u8]) -> Result<Self, String> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let invalid = |error: serde_json::Error| {
             format!("line {}, column {}: not the JSON that s3o wrote", error.line(), error.column())
         };
         serde_json::from_slice(bytes).map_err(invalid)
     }
 
-    fn fresh(entropy: &dyn Entropy) -> Self {
+    /// New random credentials.
+    pub fn fresh(entropy: &dyn Entropy) -> Self {
         let text = |length| (0..length).map(|_| letter(entropy)).collect::<String>();
         Self { access_key_id: format!("S3O{}", text(17)), secret_access_key: text(40), admin_token: text(32) }
     }
@@ -62,7 +76,7 @@ impl Credentials {
     fn keep(&self, path: &Path) -> std::io::Result<()> {
         let aside = path.with_extension("json.new");
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&aside)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.write_all(self.encode().as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&aside, path)
     }

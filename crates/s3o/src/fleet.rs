@@ -8,7 +8,7 @@ use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
 use s3o_backend::fs::{Fs, FsOptions};
 use s3o_backend::layers::{IdleTimeout, Meter, Metered, Retry, RetryOptions};
-use s3o_backend::s3::S3;
+use s3o_backend::s3::{S3, S3Options};
 use s3o_catalog::{Catalog, Identities as _, Quotas as _};
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
@@ -52,7 +52,10 @@ async fn open_one(config: &BackendConfig, catalog: &Catalog, around: &Surroundin
             Arc::new(Fs::open(name, root.clone(), FsOptions { create: known.mark.is_none(), ..FsOptions::default() }))
         }
         BackendKind::S3(options) => {
-            let connected = S3::connect(name, options, Arc::clone(&around.clock), Arc::clone(&around.entropy));
+            // A bucket that the catalog knew and that is missing was deleted: an empty one would not replace it.
+            let create_bucket = options.create_bucket && known.mark.is_none();
+            let options = S3Options { create_bucket, ..options.as_ref().clone() };
+            let connected = S3::connect(name, &options, Arc::clone(&around.clock), Arc::clone(&around.entropy));
             Arc::new(connected.map_err(|error| Failure::of(config.name.as_str(), error))?)
         }
     };

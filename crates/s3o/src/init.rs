@@ -3,9 +3,10 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use crate::cli::{Failure, Init, Validate};
-use crate::config::Config;
+use crate::config::{Config, DATA};
 
 const TEMPLATE: &str = include_str!("template.yaml");
 
@@ -20,15 +21,18 @@ pub fn init(arguments: &Init) -> Result<(), Failure> {
         .open(&arguments.config)
         .map_err(|error| Failure::of(&path, error))?;
     file.write_all(TEMPLATE.as_bytes()).map_err(|error| Failure::of(&path, error))?;
-    println!("wrote {path}; start with: s3o serve --config {path}");
+    println!("wrote {path}; check it with: s3o validate --config {path}; start with: s3o serve --config {path}");
     Ok(())
 }
 
 /// Checks a configuration.
 pub fn validate(arguments: &Validate) -> Result<(), Failure> {
-    let config = Config::load(&arguments.config)?;
+    let config = Config::load(&arguments.config, Path::new(DATA))?;
     let (keys, buckets, backends) = (config.access_keys.len(), config.buckets.names().count(), config.backends.len());
     let path = arguments.config.display();
+    for warning in config.warnings() {
+        eprintln!("warning: {warning}");
+    }
     println!("{path} is valid: {backends} backends, {buckets} buckets, {keys} access keys");
     Ok(())
 }
@@ -42,7 +46,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("s3o.yaml");
         std::fs::write(&path, super::TEMPLATE).expect("written");
-        let config = Config::load(&path).expect("valid");
+        let config = Config::load(&path, folder.path()).expect("valid");
         assert_eq!(config.backends.len(), 1);
     }
 }

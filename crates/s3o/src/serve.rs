@@ -10,7 +10,9 @@ mod open_files;
 mod queues;
 mod reload;
 mod signals;
+mod sockets;
 mod source;
+mod undo;
 mod workers;
 
 use std::sync::{Arc, Mutex};
@@ -28,10 +30,10 @@ use s3o_server::audit::Audit;
 use s3o_server::listener;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Keys, S3Options, SharedKeys};
-use s3o_workers::{Budget, DriftGauge, Identity, SharedRules};
-use tokio::net::TcpListener;
+use s3o_workers::{Budget, DriftGauge, ExpiryClaims, Identity, Pace, SharedRules};
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 
 use crate::cli::{Failure, Serve};
 use crate::config::Config;
@@ -42,6 +44,9 @@ use control::Controls;
 use greeting::Listening;
 use reload::Reload;
 use signals::Signals;
+pub use signals::take_sighup;
+use source::CredentialStore;
+use undo::StartUndo;
 
 /// How long requests in flight may take to finish after a shutdown began.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -50,14 +55,15 @@ const ATTACH_WAIT_MAX: Duration = Duration::from_secs(3);
 /// How often a backend that was not reached yet is tried again.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Serves until it is told to stop.
-pub fn run(arguments: &Serve) -> Result<(), Failure> {
+/// Serves until it is told to stop; `hang_ups` were taken by [`take_sighup`].
+pub fn run(arguments: &Serve, hang_ups: Signal) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;
+    let arguments = &source::with_file(arguments);
     runtime.block_on(async {
         // Taken before anything else is done: who is asked to stop, or to read its settings again, while it starts is not
         // killed by it.
-        let signals = Signals::take().map_err(|error| Failure::of("cannot start", error))?;
+        let signals = Signals::take(hang_ups).map_err(|error| Failure::of("cannot start", error))?;
         let config = source::load(arguments)?;
         let levels = logging::start(arguments.log_format, arguments.log.as_deref());
         serve(config, arguments, levels, signals).await
@@ -77,6 +83,9 @@ struct Ground {
     budget: Arc<Budget>,
     intent_metrics: IntentMetrics,
     drift: DriftGauge,
+    /// Survives a reload, which makes workers anew.
+    cleanup_pace: Pace,
+    expiry_claims: ExpiryClaims,
     /// The rules of the configuration; a reload replaces them.
     lifecycle_rules: SharedRules,
 }
@@ -106,6 +115,8 @@ impl Ground {
             budget,
             intent_metrics,
             drift,
+            cleanup_pace: Pace::default(),
+            expiry_claims: ExpiryClaims::default(),
             lifecycle_rules: SharedRules::new(config.lifecycle.rules.iter().cloned().collect()),
         })
     }
@@ -117,16 +128,17 @@ impl Ground {
 
 async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: Signals) -> Result<(), Failure> {
     let Signals { stop, hang_ups } = signals;
+    source::warn(&config);
+    let (s3_socket, admin_socket) = (sockets::bind(config.server.listen)?, sockets::bind(config.admin.listen)?);
+    let mut undo = StartUndo::new(&config, &arguments.data);
     let ground = Arc::new(Ground::new(&config)?);
     let catalog = open::catalog(&config.database, &ground).await?;
-    let generated = source::complete_credentials(&mut config, &arguments.data, ground.entropy.as_ref())?;
+    undo.hold(&catalog);
+    let store = CredentialStore::new(&config.database, &catalog, &arguments.data);
+    let generated = source::complete_credentials(&mut config, &store, &ground.entropy).await?;
     let fleet = open::fleet(&config, &catalog, &ground).await?;
     let limits = open_files::prepare(&config.server);
-    let s3_socket = bind(config.server.listen).await?;
-    let admin_socket = bind(config.admin.listen).await?;
     let identity = open::identity(&config, &catalog, &fleet, &ground).await?;
-    // Those that do not answer in time are tried again beside everything else.
-    tokio::time::timeout(ATTACH_WAIT_MAX, identity.attach()).await.unwrap_or_default();
     let cache = open::cache(&config, &catalog, &ground).await?;
     let engine = open::engine(&config, &catalog, &fleet, cache.clone(), &ground);
     for bucket in config.buckets.names() {
@@ -135,6 +147,11 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let parts =
         workers::Parts { config: &config, catalog: &catalog, fleet: &fleet, identity: &identity, ground: &ground };
     let runner = open::runner(&parts)?;
+    let (s3_socket, admin_socket) = (s3_socket.listen()?, admin_socket.listen()?);
+    undo.keep();
+    // Backends are written to only by a start that nothing can fail any more. Those that do not answer in time are tried
+    // again beside everything else.
+    tokio::time::timeout(ATTACH_WAIT_MAX, identity.attach()).await.unwrap_or_default();
     let observer = ground.with_registry(|registry| {
         let names = || fleet.backends().map(|backend| backend.name().clone());
         runner.register(registry, names());
@@ -187,6 +204,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         tally,
         keys,
         token,
+        store,
         config,
     };
     let (stopping, stopped) = watch::channel(false);
@@ -198,15 +216,30 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     stop.asked().await;
     tracing::info!("stopping: requests in flight are finished first");
     stopping.send_replace(true);
-    for task in [s3, admin, workers] {
+    finish([s3, admin, workers], &engine).await?;
+    upkeep.abort();
+    ground.audit.close();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn s3_options(config: &Config, ground: &Ground) -> S3Options {
+    S3Options {
+        region: config.server.region.clone(),
+        domain: config.server.domain.clone(),
+        max_concurrent_requests: config.server.max_concurrent_requests,
+        budget: Arc::clone(&ground.budget),
+    }
+}
+
+/// Waits for the listeners and workers, and then for what requests left to do.
+async fn finish(tasks: [JoinHandle<()>; 3], engine: &Engine) -> Result<(), Failure> {
+    for task in tasks {
         task.await.map_err(|error| Failure::of("stopping", error))?;
     }
     if tokio::time::timeout(DRAIN_MAX, engine.tasks().drained()).await.is_err() {
         tracing::warn!(tasks = engine.tasks().count(), "work left to the next start");
     }
-    upkeep.abort();
-    ground.audit.close();
-    tracing::info!("stopped");
     Ok(())
 }
 
@@ -247,8 +280,4 @@ async fn attach_until_all(identity: &Identity) {
 async fn told(mut stopped: watch::Receiver<bool>) {
     // A sender that went away is a stop, too.
     stopped.wait_for(|stop| *stop).await.map(drop).unwrap_or_default();
-}
-
-async fn bind(address: std::net::SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| Failure::of(&format!("cannot listen on {address}"), error))
 }

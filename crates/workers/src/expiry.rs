@@ -22,9 +22,13 @@ pub struct Expiry {
     ids: IdSource,
     batch_size: usize,
     cleanup_bell: Arc<Notify>,
-    /// Claims that may still hold rows: a tick that failed, or whose answer was lost, goes on with them.
-    claims: Mutex<Vec<ClaimToken>>,
+    claims: ExpiryClaims,
 }
+
+/// Claims that may still hold rows: the tick after one that failed, or whose answer was lost, goes on with them. Clones share
+/// them, so that a worker that replaces another one does, too.
+#[derive(Debug, Clone, Default)]
+pub struct ExpiryClaims(Arc<Mutex<Vec<ClaimToken>>>);
 
 #[async_trait]
 impl Worker for Expiry {
@@ -56,11 +60,18 @@ impl Worker for Expiry {
 impl Expiry {
     /// A worker that claims so many at a time; the bell is rung when bytes are to be deleted.
     pub fn new(expiries: Arc<dyn Expiries>, ids: IdSource, batch_size: usize, cleanup_bell: Arc<Notify>) -> Self {
-        Self { expiries, ids, batch_size, cleanup_bell, claims: Mutex::default() }
+        Self { expiries, ids, batch_size, cleanup_bell, claims: ExpiryClaims::default() }
+    }
+
+    /// Goes on with the claims of the worker that this one replaces.
+    #[must_use]
+    pub fn continuing(mut self, claims: &ExpiryClaims) -> Self {
+        self.claims = claims.clone();
+        self
     }
 
     fn claims(&self) -> MutexGuard<'_, Vec<ClaimToken>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claims.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn latest(&self) -> Option<ClaimToken> {
@@ -205,6 +216,19 @@ mod tests {
         assert_eq!(counted(&report), [("failed", super::FAILURES_MAX + 1)]);
         scene.change("UPDATE contents SET ref_count = 1", vec![]).await;
         assert_eq!(counted(&tick(&worker).await), [("deleted", 29)], "the others are still its own");
+    }
+
+    #[tokio::test]
+    async fn a_replacing_worker_continues_claims() {
+        let scene = scene();
+        expired(&scene, 2).await;
+        let claims = super::ExpiryClaims::default();
+        let replaced = worker(&scene, 9).continuing(&claims);
+        let token = replaced.fresh();
+        s3o_catalog::Expiries::claim_expiries(&scene.catalog, token, 9).await.expect("claimed");
+        let replacing = worker(&scene, 9).continuing(&claims);
+        drop(replaced);
+        assert_eq!(counted(&tick(&replacing).await), [("deleted", 2)]);
     }
 
     #[tokio::test]

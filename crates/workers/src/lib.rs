@@ -29,7 +29,7 @@ pub use cleanup::{Cleanup, CleanupSettings, Pace};
 pub use dead_letters::{Bounds, DeadLetterOffice, Disposal, Disposed, Kept};
 pub use error::Error;
 pub use event::{BytesAt, Event};
-pub use expiry::Expiry;
+pub use expiry::{Expiry, ExpiryClaims};
 pub use identity::{Alarm, Identity, IdentityParts};
 pub use lifecycle::{Lifecycle, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview};
 pub use pending_reaper::{PendingReaper, ReaperSettings};

@@ -38,6 +38,7 @@ pub(crate) fn connect(bucket: &str) -> S3 {
         secret_access_key: Secret::new(setting("S3O_TEST_S3_SECRET_KEY")),
         path_style: true,
         put_bytes_max: PUT_BYTES_MAX,
+        create_bucket: false,
     };
     let name = "bucket".parse().expect("valid");
     S3::connect(name, &options, Arc::new(SystemClock), Arc::new(SystemEntropy)).expect("an endpoint")

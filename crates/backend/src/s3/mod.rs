@@ -36,6 +36,9 @@ pub use options::{PUT_BYTES_MAX, S3Options, Secret};
 pub struct S3 {
     name: BackendName,
     put_bytes_max: u64,
+    /// Whether a missing bucket is created when the identity is read.
+    creates_bucket: bool,
+    region: String,
     transport: transport::Transport,
     entropy: Arc<dyn Entropy>,
     /// Found out by the first batch that is answered so.
@@ -63,6 +66,8 @@ impl S3 {
         Ok(Self {
             name,
             put_bytes_max: options.put_bytes_max,
+            creates_bucket: options.create_bucket,
+            region: options.region.clone(),
             transport: transport::Transport::new(options, clock)?,
             entropy,
             batch_unsupported: AtomicBool::new(false),
@@ -73,7 +78,8 @@ impl S3 {
 
     /// Makes the bucket; one that is already ours is no error.
     pub async fn create_bucket(&self) -> Result<(), Error> {
-        let request = transport::Request::new(http::Method::PUT, None, &[]);
+        let payload = transport::Payload::Known(bucket_configuration(&self.region));
+        let request = transport::Request::new(http::Method::PUT, None, &[]).carrying(payload);
         match self.transport.answer(request).await {
             Ok(_) => Ok(()),
             Err(transport::NoAnswer::Failed(failure)) if failure.code == "BucketAlreadyOwnedByYou" => Ok(()),
@@ -88,6 +94,18 @@ impl S3 {
     fn found_versions(&self) {
         self.keeps_versions.store(true, Ordering::Relaxed);
     }
+}
+
+/// The body of `CreateBucket`. AWS takes none in its first region and needs the region in every other one.
+fn bucket_configuration(region: &str) -> Bytes {
+    const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
+    let is_plain = region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if region == "us-east-1" || !is_plain {
+        return Bytes::new();
+    }
+    let constraint = format!("<LocationConstraint>{region}</LocationConstraint>");
+    let name = "CreateBucketConfiguration";
+    Bytes::from(format!("<{name} xmlns=\"{NAMESPACE}\">{constraint}</{name}>"))
 }
 
 #[async_trait]

@@ -10,6 +10,8 @@ use super::S3;
 use super::transport::{NoAnswer, Payload, Request, etag, header_text, is_bare_404, read_whole};
 use crate::{BodyError, ByteStream, Error, Present, Probe, Span, Written, body};
 
+/// How an answer about a bucket that does not exist begins.
+const NO_SUCH_BUCKET: &str = "404 NoSuchBucket";
 /// The largest object of our own that is read back.
 const OWN_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -91,10 +93,14 @@ impl S3 {
         }
     }
 
+    /// The first object that a start reads, so a missing bucket is found, reported or created here.
     pub(super) async fn read_own_object(&self, key: &str) -> Result<Option<Bytes>, Error> {
         let mut stream = match self.get_object(key, None).await {
             Ok(stream) => stream,
             Err(Error::NotFound) => return Ok(None),
+            Err(Error::Away(why)) if why.starts_with(NO_SUCH_BUCKET) => {
+                return self.provide_bucket().await.map(|()| None);
+            }
             Err(error) => return Err(error),
         };
         let mut bytes = Vec::new();
@@ -105,6 +111,18 @@ impl S3 {
             }
         }
         Ok(Some(Bytes::from(bytes)))
+    }
+
+    /// Creates the missing bucket if that is configured.
+    async fn provide_bucket(&self) -> Result<(), Error> {
+        if !self.creates_bucket {
+            let missing =
+                format!("the bucket {:?} does not exist; create it, or set create_bucket: true", self.transport);
+            return Err(Error::Away(missing));
+        }
+        self.create_bucket().await?;
+        tracing::info!(backend = %self.name, bucket = ?self.transport, "bucket created");
+        Ok(())
     }
 
     pub(super) async fn write_own_object(&self, key: &str, body: Bytes) -> Result<(), Error> {

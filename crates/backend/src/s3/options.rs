@@ -51,6 +51,9 @@ pub struct S3Options {
     pub path_style: bool,
     /// The largest body that one request takes; [`PUT_BYTES_MAX`] unless the service takes less.
     pub put_bytes_max: u64,
+    /// Whether a bucket that does not exist is created. Only for a bucket that the catalog never knew: a known one that is
+    /// missing was deleted, and its objects with it.
+    pub create_bucket: bool,
 }
 
 #[cfg(test)]

@@ -97,6 +97,7 @@ fn options(endpoint: String) -> S3Options {
         secret_access_key: Secret::new("how"),
         path_style: true,
         put_bytes_max: PUT_BYTES_MAX,
+        create_bucket: false,
     }
 }
 

@@ -11,6 +11,7 @@ pub mod cleanups;
 pub mod condemned;
 pub mod contents;
 pub mod copies;
+pub mod credentials;
 pub mod dead_letters;
 pub mod expired;
 pub mod expiries;
@@ -108,6 +109,7 @@ macro_rules! conformance {
                 a_limit_holds_against_many, a_limit_is_shared_anew;
             identities: a_cluster_keeps_its_first_name, a_new_backend_has_no_mark, an_unconfirmed_mark_is_kept,
                 past_marks_are_kept, a_backend_is_frozen_and_thawed;
+            credentials: the_first_credentials_are_kept, concurrent_callers_share_one_document;
             runs: a_worker_is_entered_once, a_run_reads_back, a_recorded_run_changes_where_its_worker_stands,
                 a_noted_run_leaves_no_row, a_skipped_run_changes_nothing_else, a_late_run_does_not_set_the_clock_back,
                 a_pause_stands_until_it_ends, runs_come_newest_first_in_pages, old_runs_are_forgotten,

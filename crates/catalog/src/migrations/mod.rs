@@ -9,6 +9,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0005_audits.sql"),
     include_str!("sqlite/0006_lifecycle.sql"),
     include_str!("sqlite/0007_expiry.sql"),
+    include_str!("sqlite/0008_generated_credentials.sql"),
 ];
 
 /// What PostgreSQL runs, in order.
@@ -20,4 +21,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0005_audits.sql"),
     include_str!("postgres/0006_lifecycle.sql"),
     include_str!("postgres/0007_expiry.sql"),
+    include_str!("postgres/0008_generated_credentials.sql"),
 ];

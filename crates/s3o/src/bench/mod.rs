@@ -61,6 +61,7 @@ fn servers(arguments: &Bench) -> Result<Vec<Arc<Target>>, Failure> {
         secret_access_key: secret_key.clone(),
         path_style: true,
         put_bytes_max: PUT_BYTES_MAX,
+        create_bucket: false,
     };
     let (access_key, secret_key) = (&arguments.access_key, &arguments.secret_key);
     let first = arguments.endpoint.iter().map(|url| options(url, access_key, secret_key)).collect::<Vec<_>>();

@@ -9,6 +9,7 @@ mod restart;
 mod sections;
 mod server;
 pub mod units;
+mod warnings;
 mod yaml;
 
 use std::fmt;
@@ -27,6 +28,9 @@ use s3o_server::s3::AccessKey;
 pub use cache::{Cache, Shared};
 pub use faults::Faults;
 pub use restart::keep_until_restart;
+
+/// The data folder unless `--data` names another one. Paths that are not configured lie below it.
+pub const DATA: &str = "./s3o-data";
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -215,24 +219,20 @@ impl Config {
     /// What holds when nothing is configured: everything below one folder.
     #[must_use]
     pub fn embedded(data: &Path) -> Self {
-        let text = format!(
-            "database: {{url: {:?}}}\nbackends: [{{name: disk, kind: fs, root: {:?}}}]\naudit: {{path: {:?}}}\n",
-            format!("sqlite:{}", data.join("catalog.db").display()),
-            data.join("disk").display().to_string(),
-            data.join("audit.jsonl").display().to_string(),
-        );
-        Self::parse(&text, |_| None).expect("the built-in configuration is valid")
+        let tree = serde_json::json!({"backends": [{"name": "disk", "kind": "fs"}]});
+        sections::config(&tree, data).expect("the built-in configuration is valid")
     }
 
-    /// Reads a configuration file: a regular one, of a mebibyte at most.
-    pub fn load(path: &Path) -> Result<Self, Faults> {
+    /// Reads a configuration file: a regular one, of a mebibyte at most. What it does not configure lies below `data`.
+    pub fn load(path: &Path, data: &Path) -> Result<Self, Faults> {
         let text = file::read(path).map_err(|why| Faults::one("", format!("cannot read {}: {why}", path.display())))?;
         let tree = yaml::parse(&path.display().to_string(), &text, &|name| std::env::var(name).ok())?;
-        sections::config(&tree)
+        sections::config(&tree, data)
     }
 
+    #[cfg(test)]
     fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Faults> {
-        sections::config(&yaml::parse("configuration", text, &variable)?)
+        sections::config(&yaml::parse("configuration", text, &variable)?, Path::new(DATA))
     }
 }
 

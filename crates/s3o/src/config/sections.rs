@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use s3o_backend::s3::{PUT_BYTES_MAX, S3Options, Secret};
@@ -47,16 +47,17 @@ const NOT_BUILT: [&str; 9] = [
     "small_objects",
 ];
 
-pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
+/// Reads the whole configuration; paths that it leaves out lie below `data`.
+pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
     let faults = RefCell::new(Faults::default());
     let root = Section::new(String::new(), Some(tree), &faults);
     let config = Config {
         server: server::server(root.section("server")),
         admin: admin(root.section("admin")),
-        database: database(root.section("database")),
+        database: database(root.section("database"), data),
         access_keys: root.list("access_keys").into_iter().filter_map(access_key).collect(),
         buckets: root.list("buckets").into_iter().filter_map(bucket).collect(),
-        backends: root.list("backends").into_iter().filter_map(backend).collect(),
+        backends: root.list("backends").into_iter().filter_map(|section| backend(section, data)).collect(),
         intents: intents(root.section("write_path")),
         cleanup: cleanup(root.section("cleanup_queue")),
         lifecycle: lifecycle(root.section("lifecycle")),
@@ -68,7 +69,7 @@ pub(super) fn config(tree: &Value) -> Result<Config, Faults> {
             identity: interval(root.section("identity"), HOUR),
         },
         cache: cache::cache(root.section("cache"), root.section("redis")),
-        audit: audit(root.section("audit")),
+        audit: audit(root.section("audit"), data),
     };
     let routing = root.section("routing");
     routing.only("strategy", "pack");
@@ -117,7 +118,7 @@ fn admin(section: Section<'_>) -> Admin {
     admin
 }
 
-fn database(section: Section<'_>) -> Database {
+fn database(section: Section<'_>, data: &Path) -> Database {
     let connections = section.count("connections", 16);
     if connections > CONNECTIONS_MAX {
         section.fault("connections", format!("at most {CONNECTIONS_MAX}"));
@@ -137,13 +138,13 @@ fn database(section: Section<'_>) -> Database {
         Some(_) | None => Err("is not sqlite:PATH or postgres://user:password@host/database".to_owned()),
     });
     section.finish();
-    database.unwrap_or_else(|| Database::Sqlite(PathBuf::from("./s3o-data/catalog.db")))
+    database.unwrap_or_else(|| Database::Sqlite(data.join("catalog.db")))
 }
 
-fn audit(section: Section<'_>) -> PathBuf {
+fn audit(section: Section<'_>, data: &Path) -> PathBuf {
     let path = section.read("path", not_empty);
     section.finish();
-    path.map_or_else(|| PathBuf::from("./s3o-data/audit.jsonl"), PathBuf::from)
+    path.map_or_else(|| data.join("audit.jsonl"), PathBuf::from)
 }
 
 fn not_empty(text: &str) -> Result<String, String> {
@@ -182,7 +183,7 @@ fn time_to_live(text: &str) -> Result<Duration, String> {
     if live.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(live) }
 }
 
-fn backend(section: Section<'_>) -> Option<BackendConfig> {
+fn backend(section: Section<'_>, data: &Path) -> Option<BackendConfig> {
     let name = section.required("name", |text| text.parse::<BackendName>().map_err(|error| error.to_string()));
     let quota_bytes = section.read("quota", units::size);
     section.not_built(&["api_request_limit", "egress_byte_limit", "ingress_byte_limit", "max_object_size"]);
@@ -191,7 +192,11 @@ fn backend(section: Section<'_>) -> Option<BackendConfig> {
         other => Err(format!("{other:?} is not one of fs, s3")),
     });
     let kind = match kind.as_deref() {
-        Some("fs") => section.required("root", not_empty).map(|root| BackendKind::Fs { root: root.into() }),
+        Some("fs") => {
+            let default = name.as_ref().map(|name| data.join(name.as_str()));
+            let root = section.read("root", not_empty).map(PathBuf::from).or(default);
+            root.map(|root| BackendKind::Fs { root })
+        }
         Some(_) => s3_options(&section).map(|options| BackendKind::S3(Box::new(options))),
         None => return None,
     };
@@ -211,6 +216,7 @@ fn s3_options(section: &Section<'_>) -> Option<S3Options> {
     let secret = section.required("secret_access_key", not_empty);
     let path_style = section.read("path_style", flag).unwrap_or(true);
     let put_bytes_max = section.read("put_bytes_max", units::size).unwrap_or(PUT_BYTES_MAX);
+    let create_bucket = section.read("create_bucket", flag).unwrap_or(false);
     Some(S3Options {
         endpoint: endpoint?,
         region,
@@ -219,6 +225,7 @@ fn s3_options(section: &Section<'_>) -> Option<S3Options> {
         secret_access_key: Secret::new(secret?),
         path_style,
         put_bytes_max,
+        create_bucket,
     })
 }
 

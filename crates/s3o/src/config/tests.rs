@@ -23,6 +23,37 @@ fn the_embedded_configuration_keeps_everything_below_one_folder() {
 }
 
 #[test]
+fn paths_that_are_not_configured_lie_below_the_data_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("s3o.yaml");
+    let data = Path::new("/srv/data");
+    let root = |config: &Config| match &config.backends[0].kind {
+        BackendKind::Fs { root } => root.clone(),
+        BackendKind::S3(_) => panic!("a folder"),
+    };
+    std::fs::write(&path, "backends: [{name: first, kind: fs}]\n").expect("written");
+    let config = Config::load(&path, data).expect("valid");
+    assert!(matches!(&config.database, Database::Sqlite(path) if path == Path::new("/srv/data/catalog.db")));
+    assert_eq!((config.audit.as_path(), root(&config).as_path()), (&*data.join("audit.jsonl"), &*data.join("first")));
+    let configured = "backends: [{name: first, kind: fs, root: /a}]\naudit: {path: /b}\ndatabase: {url: 'sqlite:/c'}\n";
+    std::fs::write(&path, configured).expect("written");
+    let config = Config::load(&path, data).expect("valid");
+    assert!(matches!(&config.database, Database::Sqlite(path) if path == Path::new("/c")));
+    assert_eq!((config.audit.as_path(), root(&config).as_path()), (Path::new("/b"), Path::new("/a")));
+}
+
+#[test]
+fn a_backend_bucket_is_created_only_when_asked_for() {
+    let backend = "name: b, kind: s3, endpoint: 'http://h', bucket: b, access_key_id: a, secret_access_key: s";
+    let created = |text: String| match &parse(&text).expect("valid").backends[0].kind {
+        BackendKind::S3(options) => options.create_bucket,
+        BackendKind::Fs { .. } => panic!("a bucket"),
+    };
+    assert!(!created(format!("backends: [{{{backend}}}]\n")));
+    assert!(created(format!("backends: [{{{backend}, create_bucket: true}}]\n")));
+}
+
+#[test]
 fn defaults_are_those_of_the_reference() {
     let config = parse(DISK).expect("valid");
     assert!(config.intents.enabled && config.intents.recovery == Recovery::Promote);

@@ -73,6 +73,13 @@ impl Controls {
         }
     }
 
+    /// Sorts backends in the order in which writes fill them; those that are not configured come last, by name.
+    fn in_fill_order(&self, mut books: Vec<Books>) -> Vec<Books> {
+        let place = |books: &Books| self.fleet.backends().position(|backend| *backend.name() == books.backend);
+        books.sort_by_key(|books| (place(books).unwrap_or(usize::MAX), books.backend.clone()));
+        books
+    }
+
     async fn views(&self) -> Result<Vec<Value>, Error> {
         let mut views = self.runner.list().await?;
         views.sort_by_key(|view| view.name);
@@ -80,7 +87,7 @@ impl Controls {
     }
 
     async fn look(&self) -> Result<Status, Error> {
-        let books = self.catalog.books().await?;
+        let books = self.in_fill_order(self.catalog.books().await?);
         let depths = self.catalog.depths().await?;
         let written_off = self.catalog.written_off().await?;
         let queues = QueueStatus {

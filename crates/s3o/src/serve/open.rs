@@ -9,12 +9,13 @@ use std::time::Duration;
 use s3o_backend::Fleet;
 use s3o_cache::{Cache, CacheParts, CacheSettings, Redis, Tier};
 use s3o_catalog::{
-    Catalog, Identities as _, Intents as _, Locks, Mode, Postgres, PostgresLocks, PostgresOptions, ProcessLocks,
-    Sqlite, SqliteOptions,
+    Catalog, Error as CatalogError, Identities as _, Intents as _, Locks, Mode, Postgres, PostgresLocks,
+    PostgresOptions, ProcessLocks, Sqlite, SqliteOptions,
 };
 use s3o_engine::{Engine, EngineParts, Settings};
 use s3o_workers::{Identity, IdentityParts, Runner, RunnerParts};
 
+use super::undo::DatabaseFiles;
 use super::{DRAIN_MAX, Ground, workers};
 use crate::cli::Failure;
 use crate::config::{Config, Database, Shared};
@@ -37,8 +38,14 @@ async fn open_sqlite(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failu
         made.map_err(|error| Failure::of(&folder.display().to_string(), error))?;
     }
     let options = SqliteOptions { path: path.to_owned(), mode: Mode::Threaded, clock: Arc::clone(&ground.clock) };
-    let opened = Sqlite::open(&options);
-    let driver = opened.map_err(|error| Failure::of(&format!("catalog {}", path.display()), error))?;
+    let new_files = (!path.exists()).then(|| DatabaseFiles::new(path.to_owned()));
+    let driver = Sqlite::open(&options).map_err(|error| {
+        // The files of a database that another process holds are not this one's.
+        if let Some(files) = new_files.filter(|_| !matches!(error, CatalogError::InUse(_))) {
+            files.remove();
+        }
+        Failure::of(&format!("catalog {}", path.display()), error)
+    })?;
     let catalog = Arc::new(Catalog::new(Arc::new(driver)));
     // One process owns this file: whoever held leases and claims before is dead.
     catalog.take_over().await.map_err(|error| Failure::of("catalog", error))?;

@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::signal::unix::Signal;
 
 use super::aside::aside;
+use super::source::CredentialStore;
 use super::{Ground, open, source, workers};
 use crate::cli::{Failure, Serve};
 use crate::config::{Config, keep_until_restart};
@@ -31,6 +32,7 @@ pub(super) struct Reload {
     pub tally: Arc<Tally>,
     pub keys: SharedKeys,
     pub token: AdminToken,
+    pub store: CredentialStore,
     /// What is in force.
     pub config: Config,
 }
@@ -57,7 +59,8 @@ impl Reload {
 
     /// Puts the file in force; what would need a restart stays as it is and is named.
     async fn reload(&mut self) -> Result<Vec<&'static str>, Failure> {
-        let mut config = source::read_again(&self.arguments, &self.ground.entropy).await?;
+        let mut config = source::read_again(&self.arguments).await?;
+        source::complete_credentials(&mut config, &self.store, &self.ground.entropy).await?;
         let kept = keep_until_restart(&self.config, &mut config);
         self.enter(&config).await?;
         // From here on nothing can fail: all of it is in force, or none.
@@ -73,6 +76,7 @@ impl Reload {
             identity: &self.identity,
             ground: &self.ground,
         }));
+        source::warn(&config);
         self.config = config;
         Ok(kept)
     }

@@ -14,10 +14,20 @@ pub(super) struct Stop {
     interrupt: Signal,
 }
 
+/// Installs a handler for SIGHUP, so that it does not end the process from now on. Call it before anything else, before the
+/// runtime of the server starts its threads. Handler and stream outlive the short-lived runtime here: a signal that comes before the
+/// server's own runtime is delivered there.
+pub fn take_sighup() -> std::io::Result<Signal> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    signal(SignalKind::hangup())
+}
+
 impl Signals {
-    pub fn take() -> std::io::Result<Self> {
+    /// Takes the signals that stop the process, beside the ones that reload it.
+    pub fn take(hang_ups: Signal) -> std::io::Result<Self> {
         let stop = Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
-        Ok(Self { stop, hang_ups: signal(SignalKind::hangup())? })
+        Ok(Self { stop, hang_ups })
     }
 }
 

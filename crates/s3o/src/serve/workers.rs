@@ -6,8 +6,8 @@ use std::time::Duration;
 use s3o_backend::Fleet;
 use s3o_catalog::Catalog;
 use s3o_workers::{
-    Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, Pace, PendingReaper, QuotaAudit, ReaperSettings,
-    Schedule, Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
+    Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
+    Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
 
@@ -72,7 +72,7 @@ fn cleanup(parts: &Parts<'_>) -> Scheduled {
             retries: config.cleanup.retries,
         },
         budget: Arc::clone(&ground.budget),
-        pace: Pace::default(),
+        pace: ground.cleanup_pace.clone(),
     };
     let bell = Some(Arc::clone(&ground.cleanup_bell));
     on_schedule(Arc::new(worker), config.cleanup.interval, Kind::Shared, bell)
@@ -105,6 +105,7 @@ fn expiry(parts: &Parts<'_>) -> Scheduled {
     let Parts { config, catalog, ground, .. } = *parts;
     let bell = Arc::clone(&ground.cleanup_bell);
     let worker = Expiry::new(Arc::clone(catalog) as _, ground.ids.clone(), config.expiry.batch_size, bell);
+    let worker = worker.continuing(&ground.expiry_claims);
     scheduled(worker, config.expiry.interval, Kind::Shared)
 }
 

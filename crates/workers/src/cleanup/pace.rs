@@ -3,16 +3,16 @@
 //! one again after the first that did not.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use s3o_model::names::BackendName;
 
 /// The most that are under way at once.
 pub(super) const HANDS_MAX: usize = 4;
 
-/// What each backend has taken so far.
-#[derive(Debug, Default)]
-pub struct Pace(Mutex<HashMap<BackendName, usize>>);
+/// What each backend has taken so far. Clones share it: a worker that replaces another one goes on with its pace.
+#[derive(Debug, Clone, Default)]
+pub struct Pace(Arc<Mutex<HashMap<BackendName, usize>>>);
 
 impl Pace {
     /// How many batches it may have under way.
@@ -52,5 +52,13 @@ mod tests {
         pace.got_stuck(&disk);
         assert_eq!(pace.hands(&disk), 1);
         assert!(pace.went_well(&disk, 2) && !pace.went_well(&disk, 2), "no more than is configured");
+    }
+
+    #[test]
+    fn clones_share_what_was_learnt() {
+        let (pace, disk) = (Pace::default(), "disk".parse().expect("a name"));
+        let replacement = pace.clone();
+        assert!(pace.went_well(&disk, 4));
+        assert_eq!(replacement.hands(&disk), 2);
     }
 }
