@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: a private Python environment below target/, and a few packages of
-# the distribution. Changes nothing where everything is there.
+# Installs what the tests need and the machine lacks: a private Python environment and the AWS SDK for JavaScript below
+# target/, and a few packages of the distribution. Changes nothing where everything is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,6 +11,8 @@ missing=()
 command -v restic >/dev/null || missing+=(restic)
 command -v strace >/dev/null || missing+=(strace)
 command -v redis-server >/dev/null || missing+=(redis-server)
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
 compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
 if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     missing+=(python3 python3-venv)
@@ -37,5 +39,18 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
+    echo "$wanted" >"$stamp"
+fi
+
+javascript="${S3O_TEST_JS:-target/test-js}"
+sources=tests/blackbox/javascript
+stamp="$javascript/package-lock.sha256"
+wanted="$(sha256sum <"$sources/package-lock.json")"
+if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
+    echo "setup: installing the AWS SDK for JavaScript into $javascript"
+    rm -rf "$javascript"
+    mkdir -p "$javascript"
+    cp "$sources/package.json" "$sources/package-lock.json" "$javascript/"
+    (cd "$javascript" && npm ci --no-audit --no-fund --loglevel=error)
     echo "$wanted" >"$stamp"
 fi

@@ -1,9 +1,13 @@
 """Grants: a key reaches its buckets and its actions, and nothing else, not even to learn what exists."""
 
+import subprocess
+
 import pytest
+import yaml
 
 from facts import keys_of, read, refused, snapshot
 from raw_client import assert_refused
+from running import binary
 
 pytestmark = pytest.mark.usefixtures("s3o_only")
 
@@ -152,3 +156,41 @@ def test_the_admin_listener_needs_its_token(server):
     assert server.admin("POST", "/admin/api/workers/no_such_worker/run")[0] == 404
     for path in ("/health/live", "/health/ready", "/metrics"):
         assert server.admin_get(path)[0] == 200
+
+
+def test_an_empty_list_of_buckets_grants_nothing(own_server):
+    server = own_server()
+    keys = {entry["access_key_id"]: entry for entry in server.config["access_keys"]}
+    keys["writer-key"]["buckets"] = []
+    keys["reader-key"]["buckets"] = None
+    server.config["access_keys"].append(
+        {"access_key_id": "nobody-key", "secret_access_key": server.keys["nobody"].secret_key, "access": "read_write"}
+    )
+    admin = server.start().s3()
+    admin.create_bucket(Bucket="granted-a")
+    admin.put_object(Bucket="granted-a", Key="object", Body=b"x", Tagging="a=1")
+    for name in ("writer", "reader"):
+        assert server.s3(name).list_buckets()["Buckets"] == []
+        for call in {**reads(server.s3(name), "granted-a"), **writes(server.s3(name), "granted-a")}.values():
+            with refused("AccessDenied", 403):
+                call()
+    # A key without the field may use every bucket.
+    assert read(server.s3("nobody"), "granted-a", "object") == b"x"
+
+
+def test_validate_prints_what_each_key_may_do(own_server):
+    server = own_server()
+    server.config["access_keys"].append(
+        {"access_key_id": "idle", "secret_access_key": "hidden-secret", "buckets": [], "access": "admin"}
+    )
+    server.config_path.write_text(yaml.safe_dump(server.config))
+    done = subprocess.run(
+        [binary(), "validate", "--config", str(server.config_path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done
+    rows = {line.split()[0]: line for line in done.stdout.splitlines() if "-key " in line or line.startswith("idle")}
+    assert "granted-*" in rows["reader-key"] and "read and list objects" in rows["reader-key"], done.stdout
+    assert "write, copy, tag and delete objects" in rows["writer-key"], done.stdout
+    assert "create, delete, tag and configure buckets" in rows["admin-key"], done.stdout
+    assert "none" in rows["idle"] and "nothing" in rows["idle"], done.stdout
+    assert "secret" not in done.stdout

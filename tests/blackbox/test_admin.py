@@ -1,5 +1,6 @@
 """The admin API and the commands that ask it: the token, status, workers, the audit trail, the log level."""
 
+import http.client
 import json
 import re
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from asking import ask, command
 from polling import eventually
+from running import ADMIN_TOKEN
 
 WORKERS = {
     "cleanup",
@@ -235,3 +237,43 @@ def test_what_is_not_understood_is_refused_and_does_nothing(server, path):
 
 def test_the_audit_trail_is_not_asked_for_what_it_does_not_know(server):
     assert ask(server, "GET", "/audit?bogus=1")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/admin/api/nothing", None, 404),
+        ("GET", "/nothing", None, 404),
+        ("GET", "/", None, 404),
+        ("DELETE", "/admin/api/status", None, 405),
+        ("POST", "/metrics", None, 405),
+        ("GET", "/admin/api/audit?limit=many", None, 400),
+        ("GET", "/admin/api/dlq?limit=-1", None, 400),
+        ("GET", "/admin/api/cleanup-queue?limit=%FF", None, 400),
+        ("POST", "/admin/api/workers/%FF/run", None, 400),
+        ("POST", "/admin/api/dlq/%FF%FE/retry", None, 400),
+        ("POST", "/admin/api/backends/%C3/accept", None, 400),
+        ("PUT", "/admin/api/log-level", b"\xff\xfe", 400),
+        ("PUT", "/admin/api/log-level", b"loud", 400),
+        ("PUT", "/admin/api/log-level", b"x" * 3_000_000, 413),
+    ],
+)
+def test_every_error_is_json(server, method, path, body, status):
+    connection = http.client.HTTPConnection("127.0.0.1", server.admin_port, timeout=30)
+    connection.request(method, path, body=body, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    response = connection.getresponse()
+    assert response.status == status
+    assert response.headers["content-type"] == "application/json"
+    error = json.loads(response.read())["error"]
+    assert set(error) == {"code", "message"} and error["code"] and error["message"]
+    connection.close()
+
+
+def test_a_missing_token_is_answered_with_json(server):
+    for path in ("/admin/api/status", "/admin/api/nothing", "/admin/api/workers/%FF/run"):
+        connection = http.client.HTTPConnection("127.0.0.1", server.admin_port, timeout=30)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        assert (response.status, response.headers["content-type"]) == (401, "application/json"), path
+        assert json.loads(response.read())["error"]["code"]
+        connection.close()

@@ -180,7 +180,7 @@ impl Door {
             buckets: buckets.iter().map(|&bucket| bucket.to_owned()).collect(),
             access,
         };
-        let keys = [key(KEY_ID, &[], Access::Admin), key(READER_ID, &["other"], Access::ReadOnly)];
+        let keys = [key(KEY_ID, &["*"], Access::Admin), key(READER_ID, &["other"], Access::ReadOnly)];
         let keys = SharedKeys::new(Keys::from_iter(keys));
         let service = s3::service(Arc::new(engine.clone()), keys, options, observer);
         let (upload, etag, state) = (String::new(), String::new(), Vec::new());

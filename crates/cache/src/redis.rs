@@ -7,6 +7,7 @@
 
 mod envelope;
 mod link;
+mod tls;
 
 use std::time::Duration;
 
@@ -18,20 +19,16 @@ use s3o_model::ids::ContentId;
 
 use crate::tier::{Entry, Tier, TierError};
 use link::{Lines, Link};
+pub use tls::InvalidUrl;
 
 /// How long a reader waits for an answer.
 const ASK_MAX: Duration = Duration::from_millis(100);
 /// How long an errand may take.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
-/// The URL is not one of a Redis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is not a URL such as redis://:password@host:6379/0")]
-pub struct InvalidUrl;
-
-/// Checks a URL without connecting to it.
+/// Checks a URL and reads its certificates, without connecting.
 pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
-    redis::Client::open(url).map(drop).map_err(|_| InvalidUrl)
+    tls::client(url).map(drop)
 }
 
 /// Bodies in Redis.
@@ -43,8 +40,7 @@ pub struct Redis {
 impl Redis {
     /// The bodies of a cluster. Nothing is connected before [`Tier::stay_reachable`] is polled.
     pub fn new(url: &str, cluster: &str) -> Result<Self, InvalidUrl> {
-        let client = redis::Client::open(url).map_err(|_| InvalidUrl)?;
-        Ok(Self { link: Link::new(client), prefix: format!("s3o:{cluster}:body:") })
+        Ok(Self { link: Link::new(tls::client(url)?), prefix: format!("s3o:{cluster}:body:") })
     }
 
     fn key(&self, content: ContentId) -> String {

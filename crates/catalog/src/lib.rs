@@ -46,7 +46,7 @@ pub use contents::Contents;
 pub use copies::{Copies, CopyProver};
 pub use credentials::SharedCredentials;
 pub use dead_letters::{DeadLetters, Discard};
-pub use driver::postgres::{Postgres, PostgresOptions};
+pub use driver::postgres::{InvalidUrl, Postgres, PostgresOptions, check_url};
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions};
 pub use driver::{Driver, Effort};
 pub use error::{Error, Verdict};

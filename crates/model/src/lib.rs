@@ -14,6 +14,7 @@ pub mod content;
 pub mod dead_letter;
 pub mod duration;
 pub mod entropy;
+pub mod escape;
 pub mod etag;
 pub mod expiry;
 pub mod ids;

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use crate::access_table;
 use crate::cli::{Failure, Init, Validate};
 use crate::config::{Config, DATA};
 
@@ -34,6 +35,7 @@ pub fn validate(arguments: &Validate) -> Result<(), Failure> {
         eprintln!("warning: {warning}");
     }
     println!("{path} is valid: {backends} backends, {buckets} buckets, {keys} access keys");
+    print!("{}", access_table::of(&config.access_keys));
     Ok(())
 }
 

@@ -1,9 +1,12 @@
 //! Log lines: to standard error, so that standard output stays for people. What is logged is said
 //! by `S3O_LOG` at the start and can be changed while the program runs.
 
+use std::borrow::Cow;
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
+use s3o_model::escape::must_be_escaped;
 use s3o_server::admin::{InvalidLevel, LogLevel};
 use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -40,7 +43,7 @@ pub fn start(format: Format, level: Option<&str>) -> Levels {
         Err(_) => (DEFAULT, EnvFilter::new(format!("{HIDDEN_CRATE}=off,{DEFAULT}"))),
     };
     let (filter, handle) = reload::Layer::new(filter);
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = fmt::layer().with_writer(move || EscapingWriter { format, to: io::stderr() }).with_ansi(false);
     let lines = match format {
         Format::Text => lines.boxed(),
         Format::Json => lines.json().flatten_event(true).boxed(),
@@ -56,6 +59,47 @@ pub fn start(format: Format, level: Option<&str>) -> Levels {
 /// Whether a module's lines are never shown.
 fn is_hidden(module: &str) -> bool {
     module.split("::").next() == Some(HIDDEN_CRATE)
+}
+
+/// Escapes control and bidirectional characters in log lines: keys, paths and access key IDs come from clients, and such
+/// characters could forge lines or rewrite what a terminal shows. The subscriber hands over one whole line per call.
+struct EscapingWriter<W> {
+    format: Format,
+    to: W,
+}
+
+impl<W: Write> Write for EscapingWriter<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        self.to.write_all(escaped(&text, self.format).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+fn escaped(line: &str, format: Format) -> Cow<'_, str> {
+    let (content, end) = line.strip_suffix('\n').map_or((line, ""), |content| (content, "\n"));
+    if !content.chars().any(must_be_escaped) {
+        return Cow::Borrowed(line);
+    }
+    let mut safe = String::with_capacity(line.len() + 16);
+    for character in content.chars() {
+        match format {
+            _ if !must_be_escaped(character) => safe.push(character),
+            Format::Text => safe.extend(character.escape_default()),
+            Format::Json => safe.push_str(&json_escape(character)),
+        }
+    }
+    safe.push_str(end);
+    Cow::Owned(safe)
+}
+
+/// None of the characters to escape is beyond the basic plane, so four digits are enough.
+fn json_escape(character: char) -> String {
+    format!("\\u{:04x}", u32::from(character))
 }
 
 /// The filter for a level, or for levels by module.
@@ -90,7 +134,19 @@ impl LogLevel for Levels {
 
 #[cfg(test)]
 mod tests {
-    use super::{HIDDEN_CRATE, filter, is_hidden};
+    use super::{Format, HIDDEN_CRATE, escaped, filter, is_hidden};
+
+    #[test]
+    fn control_and_bidirectional_characters_are_escaped() {
+        let line = "WARN key=\"a\u{1b}[2J\u{202e}b\" \u{fc}\nforged\n";
+        assert_eq!(escaped(line, Format::Text), "WARN key=\"a\\u{1b}[2J\\u{202e}b\" \u{fc}\\nforged\n");
+        let line = "{\"key\":\"a\u{9b}\u{2066}b\"}\n";
+        let json = escaped(line, Format::Json);
+        assert_eq!(json, "{\"key\":\"a\\u009b\\u2066b\"}\n");
+        let read: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(read["key"], "a\u{9b}\u{2066}b");
+        assert_eq!(escaped("plain line\n", Format::Text), "plain line\n");
+    }
 
     #[test]
     fn only_levels_are_levels() {

@@ -1,5 +1,6 @@
 //! The binary: wiring, configuration, command line, nothing else.
 
+mod access_table;
 mod bench;
 mod cli;
 mod client;

@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::str::FromStr as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,10 +11,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Lock, Locked, Locks};
 use crate::PostgresOptions;
+use crate::driver::postgres::tls;
 use crate::error::Error;
 
 /// How long an answer may take before the session is given up.
@@ -57,14 +58,14 @@ impl PostgresLocks {
     /// connects when the first one is asked for.
     pub fn new(options: &PostgresOptions, instance: impl fmt::Display, silence_max: Duration) -> Result<Self, Error> {
         let pace = Pace::new(silence_max);
-        let mut config = Config::from_str(&options.url).map_err(|error| Error::Internal(error.to_string()))?;
+        let (mut config, tls) = tls::read_url(&options.url).map_err(|error| Error::Internal(error.to_string()))?;
         let schema = options.schema.as_ref().map(|schema| format!(" -c search_path={schema}")).unwrap_or_default();
         let silence = format!("-c idle_session_timeout={}ms", pace.silence_max.as_millis());
         config.options(format!("{silence}{schema}")).application_name(format!("{SESSION_NAME}{instance}"));
         config.connect_timeout(ANSWER_MAX).keepalives_idle(ANSWER_MAX).tcp_user_timeout(Duration::from_secs(15));
         let (asks, asked) = mpsc::unbounded_channel();
         let (instance, weak) = (instance.to_string(), asks.downgrade());
-        let keeper = Keeper { config, pace, instance, asks: weak, session: None, count: 0 };
+        let keeper = Keeper { config, tls, pace, instance, asks: weak, session: None, count: 0 };
         tokio::task::spawn(keeper.keep(asked));
         Ok(Self { asks })
     }
@@ -96,6 +97,7 @@ impl Drop for Session {
 
 struct Keeper {
     config: Config,
+    tls: MakeRustlsConnect,
     pace: Pace,
     instance: String,
     /// Weak: locks that are out must not keep the task alive on their own.
@@ -179,7 +181,7 @@ impl Keeper {
     }
 
     async fn connect(&mut self) -> Result<Session, Error> {
-        let (client, connection) = answered(self.config.connect(NoTls)).await?;
+        let (client, connection) = answered(self.config.connect(self.tls.clone())).await?;
         let lost = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&lost);
         tokio::task::spawn(async move {

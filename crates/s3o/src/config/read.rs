@@ -64,6 +64,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// True if the field is there, also without a value.
+    pub(super) fn has(&self, field: &'static str) -> bool {
+        self.fields.is_some_and(|fields| fields.contains_key(field))
+    }
+
     /// A list of texts.
     pub(super) fn texts(&self, field: &'static str) -> Vec<String> {
         let items = self.items(field).iter().enumerate();

@@ -13,7 +13,7 @@ use s3o_model::cleanup::Retries;
 use s3o_model::lifecycle::{ConfiguredRule, InvalidRule};
 use s3o_model::names::{BackendName, BucketName};
 use s3o_model::recovery::Recovery;
-use s3o_server::s3::{Access, AccessKey};
+use s3o_server::s3::{ALL_BUCKETS, Access, AccessKey};
 use serde_json::Value;
 
 use super::faults::Faults;
@@ -131,9 +131,10 @@ fn database(section: Section<'_>, data: &Path) -> Database {
         Some(("sqlite", path)) if !path.is_empty() => {
             Ok(Database::Sqlite(PathBuf::from(path.strip_prefix("//").unwrap_or(path))))
         }
-        Some(("postgres" | "postgresql", _)) => {
-            Ok(Database::Postgres { url: url.to_owned(), connections, lock_timeout })
-        }
+        Some(("postgres" | "postgresql", _)) => match s3o_catalog::check_url(url) {
+            Ok(()) => Ok(Database::Postgres { url: url.to_owned(), connections, lock_timeout }),
+            Err(error) => Err(error.to_string()),
+        },
         // What was written may hold a password.
         Some(_) | None => Err("is not sqlite:PATH or postgres://user:password@host/database".to_owned()),
     });
@@ -164,7 +165,9 @@ fn access_key(section: Section<'_>) -> Option<AccessKey> {
     let id = section.required("access_key_id", not_empty);
     let secret = section.required("secret_access_key", not_empty);
     let granted = section.read("access", access).unwrap_or(Access::ReadWrite);
-    let buckets = section.texts("buckets");
+    // A key without the field may use all buckets; one with an empty list none.
+    let listed = section.has("buckets").then(|| section.texts("buckets"));
+    let buckets = listed.unwrap_or_else(|| vec![ALL_BUCKETS.to_owned()]);
     section.finish();
     Some(AccessKey { access_key_id: id?, secret: secret?, buckets, access: granted })
 }

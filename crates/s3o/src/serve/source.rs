@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use s3o_catalog::{Catalog, SharedCredentials as _};
 use s3o_model::entropy::Entropy;
-use s3o_server::s3::{Access, AccessKey};
+use s3o_server::s3::{ALL_BUCKETS, Access, AccessKey};
 
 use super::aside::aside;
 use crate::cli::{Failure, Serve};
@@ -135,7 +135,7 @@ pub(super) async fn complete_credentials(
         config.access_keys.push(AccessKey {
             access_key_id: credentials.access_key_id.clone(),
             secret: credentials.secret_access_key.clone(),
-            buckets: vec!["*".to_owned()],
+            buckets: vec![ALL_BUCKETS.to_owned()],
             access: Access::Admin,
         });
     }

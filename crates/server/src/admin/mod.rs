@@ -8,6 +8,7 @@ mod backends;
 mod control;
 mod error;
 mod health;
+mod json_errors;
 mod lifecycle;
 mod lists;
 mod log_level;
@@ -21,7 +22,7 @@ mod workers;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use s3o_model::entropy::Entropy;
 
@@ -97,6 +98,7 @@ pub fn router(parts: AdminParts) -> Router {
         .nest("/admin/api", api)
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
+        .layer(from_fn(json_errors::rewrite))
         .with_state(parts)
 }
 

@@ -5,6 +5,7 @@
 //! is counted in `s3o_audit_dropped_total`, never passed over in silence. A worker does wait: its run goes on, and ends,
 //! when what it did is in the file.
 
+mod escape;
 mod queue;
 mod tail;
 #[cfg(test)]
@@ -114,7 +115,7 @@ impl Audit {
             Cause::Program => (None, None),
         };
         let line = Line { time: text_of(self.clock.now()), event, request_id, run_id, actor, fields };
-        let kept = serde_json::to_vec(&line).is_ok_and(|mut text| {
+        let kept = escape::to_line(&line).is_ok_and(|mut text| {
             text.push(b'\n');
             self.queue.push(&text)
         });

@@ -42,7 +42,7 @@ struct Changed<'a> {
 
 #[derive(Serialize)]
 struct Unproven<'a> {
-    status: u16,
+    status: Option<u16>,
     code: Option<&'a str>,
     method: &'a str,
     path: &'a str,
@@ -82,9 +82,9 @@ impl Asked {
                 audit.record(&format!("s3.{operation}"), cause, &subject.access_key_id, &fields);
             }
             // A question of a browser carries no signature by design.
-            (None, _) if status == Some(StatusCode::FORBIDDEN) && self.method != Method::OPTIONS => {
+            (None, _) if self.method != Method::OPTIONS && status.is_some_and(|status| unproven(status, notes)) => {
                 let fields = Unproven {
-                    status: StatusCode::FORBIDDEN.as_u16(),
+                    status: status.map(|status| status.as_u16()),
                     code: notes.error_code(),
                     method: self.method.as_str(),
                     path: &self.path,
@@ -94,6 +94,17 @@ impl Asked {
             _ => {}
         }
     }
+}
+
+/// The codes of requests that are answered with 400 because their signature or credentials cannot be read. Without a
+/// verified signer, `InvalidRequest` means that too.
+const UNREADABLE: [&str; 4] =
+    ["AuthorizationHeaderMalformed", "AuthorizationQueryParametersError", "InvalidRequest", "InvalidToken"];
+
+/// True if the answer refuses a request whose signer was not verified for that reason.
+fn unproven(status: StatusCode, notes: &RequestNotes) -> bool {
+    let is_unreadable = || notes.error_code().is_some_and(|code| UNREADABLE.contains(&code));
+    status == StatusCode::FORBIDDEN || (status == StatusCode::BAD_REQUEST && is_unreadable())
 }
 
 /// Whether an operation may change something. Those that are not offered do not.
@@ -204,6 +215,20 @@ mod tests {
         assert_eq!((&line["event"], &line["actor"]), (&"s3.AuthFailure".into(), &"app".into()));
         assert_eq!((&line["code"], &line["path"]), (&"SignatureDoesNotMatch".into(), &"/b/k".into()));
         assert_eq!(self::line(&notes, Some(400)), None);
+    }
+
+    #[test]
+    fn credentials_that_cannot_be_read_are_audited_too() {
+        for (code, audited) in [("AuthorizationHeaderMalformed", true), ("InvalidToken", true), ("InvalidURI", false)] {
+            let notes = notes("GetObject", None);
+            notes.set_error_code(code);
+            let line = line(&notes, Some(400));
+            assert_eq!(line.is_some(), audited, "{code}");
+            assert!(line.is_none_or(|line| line["event"] == "s3.AuthFailure" && line["status"] == 400), "{code}");
+        }
+        let signed = notes("GetObject", Some(subject()));
+        signed.set_error_code("InvalidRequest");
+        assert_eq!(line(&signed, Some(400)), None);
     }
 
     #[test]

@@ -20,6 +20,33 @@ pub enum Access {
     Admin,
 }
 
+impl Access {
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read_only",
+            Self::ReadWrite => "read_write",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// What a key of this level may do, for people.
+    #[must_use]
+    pub fn may(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read and list objects, read settings of buckets",
+            Self::ReadWrite => "read and list; write, copy, tag and delete objects",
+            Self::Admin => {
+                "read and list; write, copy, tag and delete objects; create, delete, tag and configure buckets"
+            }
+        }
+    }
+}
+
+/// The pattern that matches every bucket.
+pub const ALL_BUCKETS: &str = "*";
+
 /// An access key and its grants.
 #[derive(Clone)]
 pub struct AccessKey {
@@ -27,7 +54,7 @@ pub struct AccessKey {
     pub access_key_id: String,
     /// Its secret half.
     pub secret: String,
-    /// The buckets it may use; `*` stands for any text, and an empty list for all buckets.
+    /// Patterns of the buckets it may use; `*` stands for any text. An empty list grants no bucket.
     pub buckets: Vec<String>,
     /// How much it may do in them.
     pub access: Access,
@@ -53,7 +80,7 @@ impl AccessKey {
     /// Whether the key has any grant on that bucket.
     #[must_use]
     pub fn sees(&self, bucket: &str) -> bool {
-        self.buckets.is_empty() || self.buckets.iter().any(|pattern| matches(pattern, bucket))
+        self.buckets.iter().any(|pattern| matches(pattern, bucket))
     }
 }
 
@@ -125,8 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn no_list_means_all_buckets() {
-        assert!(key(&[], Access::ReadOnly).allows(Access::ReadOnly, "anything"));
+    fn an_empty_list_grants_nothing() {
+        assert!(!key(&[], Access::Admin).allows(Access::ReadOnly, "anything"));
+        assert!(key(&[super::ALL_BUCKETS], Access::ReadOnly).allows(Access::ReadOnly, "anything"));
     }
 
     #[test]

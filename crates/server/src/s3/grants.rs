@@ -134,6 +134,7 @@ impl S3Access for Grants {
 mod tests {
     use super::{needed, permit_source};
     use crate::s3::access::{Access, AccessKey};
+    use crate::s3::subresources::operations;
     use http::{HeaderMap, HeaderName, HeaderValue};
 
     #[test]
@@ -154,6 +155,21 @@ mod tests {
             "SomethingNew",
         ] {
             assert_eq!(needed(operation), Access::Admin, "{operation}");
+        }
+    }
+
+    #[test]
+    fn documentation_lists_every_operation_at_its_level() {
+        let text = include_str!("../../../../docs/operations.md");
+        for level in [Access::ReadOnly, Access::ReadWrite, Access::Admin] {
+            let start = format!("| `{}` |", level.name());
+            let row = text.lines().find(|line| line.starts_with(&start)).expect("a row for each level");
+            let listed = row.rsplit_once(" | `").expect("a column of operations").1;
+            let mut listed: Vec<&str> = listed.trim_end_matches("` |").split("`, `").collect();
+            let mut needing: Vec<&str> = operations().filter(|operation| needed(operation) == level).collect();
+            listed.sort_unstable();
+            needing.sort_unstable();
+            assert_eq!(listed, needing, "{}", level.name());
         }
     }
 

@@ -50,5 +50,5 @@ mod xml_body;
 mod xml_document;
 mod xml_text;
 
-pub use access::{Access, AccessKey, Keys, SharedKeys};
+pub use access::{ALL_BUCKETS, Access, AccessKey, Keys, SharedKeys};
 pub use service::{S3Options, Service, service};

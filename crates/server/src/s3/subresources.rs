@@ -77,6 +77,12 @@ pub fn offered(operation: &str) -> Option<&'static str> {
     OFFERED.iter().find(|(name, _)| *name == operation).map(|(name, _)| *name)
 }
 
+/// The names of all offered operations.
+#[cfg(test)]
+pub fn operations() -> impl Iterator<Item = &'static str> {
+    OFFERED.iter().map(|(name, _)| *name)
+}
+
 /// Refuses operations that are not offered and parameters that the operation does not know.
 pub fn check(operation: &str, query: Option<&str>) -> Result<(), Refusal> {
     let not_offered = || Refusal::because("NotImplemented", format!("{operation} is not implemented"));

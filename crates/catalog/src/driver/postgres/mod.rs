@@ -6,9 +6,9 @@ mod dialect;
 pub(crate) mod facts;
 mod migrate;
 mod run;
+pub(crate) mod tls;
 mod value;
 
-use std::str::FromStr as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +16,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use s3o_model::clock::{Clock, Timestamp};
-use tokio_postgres::{Config, NoTls};
 
 use super::{Driver, Effort};
 use crate::error::Error;
@@ -24,6 +23,7 @@ use crate::unit::{Answer, Row, Statement, Unit};
 
 use dialect::{Dialect, Now};
 use run::Failure;
+pub use tls::{InvalidUrl, check_url};
 
 /// How often a unit that lost a deadlock is run again.
 const ATTEMPTS_MAX: usize = 20;
@@ -36,7 +36,7 @@ const SESSION: &str = "-c idle_in_transaction_session_timeout=10s -c lock_timeou
 /// How to reach a PostgreSQL catalog.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// `postgres://user:password@host/database`.
+    /// `postgres://user:password@host/database?sslmode=verify-full&sslrootcert=FILE`; see [`check_url`].
     pub url: String,
     /// The most connections at once.
     pub connections: usize,
@@ -82,12 +82,12 @@ impl Postgres {
 }
 
 fn pool(options: &PostgresOptions) -> Result<Pool, Error> {
-    let mut config = Config::from_str(&options.url).map_err(|error| Error::Internal(error.to_string()))?;
+    let (mut config, tls) = tls::read_url(&options.url).map_err(|error| Error::Internal(error.to_string()))?;
     let schema = options.schema.as_ref().map(|schema| format!(" -c search_path={schema}")).unwrap_or_default();
     config.options(format!("{SESSION}{schema}")).application_name("s3o").connect_timeout(options.wait_max);
     config.keepalives_idle(Duration::from_secs(10)).tcp_user_timeout(Duration::from_secs(15));
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    Pool::builder(Manager::from_config(config, NoTls, recycling))
+    Pool::builder(Manager::from_config(config, tls, recycling))
         .max_size(options.connections)
         .wait_timeout(Some(options.wait_max))
         .create_timeout(Some(options.wait_max))
