@@ -42,6 +42,7 @@ QUESTIONS = [
     ("POST", "/dlq/discard?backend=disk"),
     ("POST", "/dlq/1/retry"),
     ("POST", "/dlq/1/discard"),
+    ("GET", "/findings"),
     ("GET", "/lifecycle/preview"),
     ("GET", "/verify"),
     ("POST", "/verify"),

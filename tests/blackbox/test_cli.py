@@ -162,6 +162,46 @@ class TestConfiguration:
             assert done.returncode == 2, done
             assert named in done.stdout + done.stderr, done
 
+    @pytest.mark.parametrize(
+        ("change", "fault"),
+        [
+            ({"backends": [("a", "disk"), ("b", "disk")]}, "backends[1].root: is the same folder as that of backends[0]"),
+            ({"backends": [("a", "disk"), ("b", "disk/deep")]}, "backends[1].root: lies inside the folder of backends[0]"),
+            ({"backends": [("a", "disk/deep"), ("b", "disk")]}, "backends[1].root: contains the folder of backends[0]"),
+            ({"admin": {"listen": "127.0.0.1:9000"}}, "admin.listen: 127.0.0.1:9000 is used by server.listen as well"),
+            ({"cleanup_queue": {"batch_size": 1001}}, "cleanup_queue.batch_size: 1001 is not allowed, use at most 1000"),
+            ({"expiry": {"batch_size": 5000}}, "expiry.batch_size: 5000 is not allowed, use at most 1000"),
+        ],
+    )
+    def test_validate_refuses_places_used_twice_and_batches_too_large(self, tmp_path, change, fault):
+        config = {"server": {"listen": "127.0.0.1:9000"}, "backends": [("a", "disk")], **change}
+        config["backends"] = [{"name": name, "kind": "fs", "root": root} for name, root in config["backends"]]
+        (tmp_path / "s3o.yaml").write_text(yaml.safe_dump(config))
+        done = run("validate", folder=tmp_path)
+        assert done.returncode == 2 and fault in done.stderr, done
+
+    def test_validate_connect_tries_everything_and_changes_nothing(self, tmp_path, own_server):
+        server = own_server().start()
+        server.stop()
+        before = {path: path.stat().st_mtime_ns for path in server.folder.rglob("*")}
+        arguments = ("validate", "--connect", "--config", server.config_path)
+        done = run(*arguments, folder=tmp_path)
+        assert done.returncode == 0, done
+        assert "is a SQLite database" in done.stdout and "backend disk: answers, in use by cluster" in done.stdout
+        assert {path: path.stat().st_mtime_ns for path in server.folder.rglob("*")} == before
+        database, redis, store = free_ports(3)
+        server.config["database"] = {"url": f"postgres://u:secret@127.0.0.1:{database}/db"}
+        server.config["cache"] = {"enabled": True, "shared": "redis"}
+        server.config["redis"] = {"url": f"redis://:secret@127.0.0.1:{redis}"}
+        away = {"name": "b2", "kind": "s3", "endpoint": f"http://127.0.0.1:{store}", "bucket": "b"}
+        server.config["backends"].append({**away, "access_key_id": "a", "secret_access_key": "secret"})
+        server.config_path.write_text(yaml.safe_dump(server.config))
+        done = run(*arguments, folder=tmp_path)
+        assert done.returncode == 1 and "backend disk: answers" in done.stdout, done
+        for part in (f"database: catalog away: PostgreSQL at 127.0.0.1:{database}, database db: ", "redis: ", "backend b2: "):
+            assert part in done.stderr, done
+        assert "secret" not in done.stderr + done.stdout
+
     def test_a_file_that_is_none_is_refused_and_not_waited_for(self, tmp_path):
         os.mkfifo(tmp_path / "pipe.yaml")
         for path in ("pipe.yaml", "/dev/zero", "."):

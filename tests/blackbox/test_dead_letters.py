@@ -184,6 +184,10 @@ def test_a_discard_looks_before_it_writes_off(server, gate):
     ((kind, key, detail),) = server.rows("SELECT kind, physical_key, detail FROM findings")
     assert (kind, key) == ("written_off", second["physical_key"])
     assert json.loads(detail)["found"] == "the bytes are there"
+    (finding,) = ask(server, "GET", "/findings?kind=written_off&backend=store")[1]["items"]
+    assert (finding["physical_key"], finding["size_bytes"], finding["detail"]) == (key, 1000, detail)
+    assert key in command(server, "findings", "list").stdout
+    assert json.loads(command(server, "findings", "list", "--kind", "other", "--json").stdout)["items"] == []
     assert ask(server, "GET", "/status")[1]["backends"][1]["written_off"] == 1000
     lines = ask(server, "GET", "/audit?event=dlq.discarded")[1]["items"]
     assert [(line["physical_key"], line["written_off"]) for line in lines] == [

@@ -136,7 +136,7 @@ async fn an_outage_makes_no_copy_suspect() {
     let house = house().await;
     put(&house, "a", false).await.expect("stored");
     house.flaky.go_away();
-    assert!(matches!(house.engine.get_object(get("a")).await, Err(Error::Away(_))));
+    assert!(matches!(house.engine.get_object(get("a")).await, Err(Error::Unavailable { .. })));
     put(&house, "b", true).await.expect_err("away");
     house.flaky.come_back();
     let before = house.flaky.calls();

@@ -180,7 +180,7 @@ async fn a_body_that_breaks_off_is_not_kept() {
     put(&house, "a", b"0123456789").await;
     house.flaky.fail_call(house.flaky.calls() + 1, Fault::Cut(4));
     let broken = read(&house, get("a")).await;
-    assert!(matches!(broken, Err(Error::Away(_))), "nothing is wrong with the bytes: {broken:?}");
+    assert!(matches!(broken, Err(Error::Unavailable { .. })), "nothing is wrong with the bytes: {broken:?}");
     assert_eq!(house.read("a").await.expect("there"), b"0123456789");
 }
 

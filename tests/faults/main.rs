@@ -8,6 +8,7 @@ mod counts;
 mod dead_letters;
 mod departures;
 mod each_call;
+mod full;
 mod late;
 mod late_writes;
 mod order;

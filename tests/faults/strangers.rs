@@ -57,7 +57,7 @@ async fn nothing_is_deleted_or_written_where_a_stranger_is_found() {
         assert!(known.frozen_reason.is_some(), "{what}: the other instances know");
         let client = Arc::new(());
         let refused = house.engine.put_object(house.put("new", b"x", &client)).await;
-        assert!(matches!(refused, Err(Error::Away(_))), "{what}: {refused:?}");
+        assert!(matches!(refused, Err(Error::Unavailable { .. })), "{what}: {refused:?}");
         // It stays frozen though the right one is back: somebody has to look.
         house.memory.plant(IDENTITY_KEY, found);
         nothing_happens_to(&house, what).await;

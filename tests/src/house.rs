@@ -85,6 +85,21 @@ impl Ground {
         self
     }
 
+    /// The same, with another backend behind the first.
+    #[must_use]
+    pub fn with_second_backend(mut self) -> Self {
+        let shared: Arc<dyn Clock> = self.clock.clone();
+        let world = Arc::get_mut(&mut self.world).expect("nobody lives there yet");
+        world.sites.push(Site::new("second", 1 << 20, None, &shared));
+        self
+    }
+
+    /// What holds the bytes of a backend, by its position in the fleet.
+    #[must_use]
+    pub fn memory(&self, position: usize) -> Arc<Memory> {
+        self.world.sites[position].memory.clone()
+    }
+
     /// The same world, whose processes keep bodies at hand.
     #[must_use]
     pub fn with_cache(mut self, settings: CacheSettings) -> Self {

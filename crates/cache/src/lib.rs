@@ -16,5 +16,5 @@ mod tier;
 
 pub use cache::{Cache, Parts as CacheParts, Settings as CacheSettings, Standing, Wanted};
 pub use memory::Memory;
-pub use redis::{InvalidUrl, Redis, check_url};
+pub use redis::{InvalidUrl, Redis, check_url, ping};
 pub use tier::{Entry, FORGET_MAX, Tier, TierError};

@@ -31,6 +31,12 @@ pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
     tls::client(url).map(drop)
 }
 
+/// Connects, asks for an answer and changes nothing.
+pub async fn ping(url: &str) -> Result<(), String> {
+    let client = redis::Client::open(url).map_err(|_| InvalidUrl.to_string())?;
+    Link::new(client).connect(0).await.map(drop)
+}
+
 /// Bodies in Redis.
 pub struct Redis {
     link: Link,

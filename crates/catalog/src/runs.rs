@@ -51,6 +51,8 @@ pub struct WorkerState {
     pub seen_at: Timestamp,
     /// When its last run started.
     pub last_started_at: Option<Timestamp>,
+    /// When its last run ended, well or not; of a run recorded by an earlier version, when it started.
+    pub last_finished_at: Option<Timestamp>,
     /// When its last good run finished.
     pub last_success_at: Option<Timestamp>,
     /// What the catalog's clock showed when this was read.
@@ -85,8 +87,9 @@ pub trait Runs: Send + Sync {
 }
 
 /// `$1` worker, `$2` how long ago it started, `$3` whether it went well.
-const STAND: &str = "INSERT INTO worker_state (worker, seen_at, last_started_at, last_success_at) \
-     VALUES ($1, :now, :now - $2, CASE WHEN $3 = 1 THEN :now END) ON CONFLICT (worker) DO UPDATE SET \
+const STAND: &str = "INSERT INTO worker_state (worker, seen_at, last_started_at, last_success_at, last_finished_at) \
+     VALUES ($1, :now, :now - $2, CASE WHEN $3 = 1 THEN :now END, :now) ON CONFLICT (worker) DO UPDATE SET \
+     last_finished_at = excluded.last_finished_at, \
      last_started_at = CASE WHEN worker_state.last_started_at > excluded.last_started_at \
          THEN worker_state.last_started_at ELSE excluded.last_started_at END, \
      last_success_at = coalesce(excluded.last_success_at, worker_state.last_success_at)";
@@ -104,6 +107,7 @@ fn state(row: &Row) -> Result<WorkerState, Error> {
         last_started_at: moment(3)?,
         last_success_at: moment(4)?,
         read_at: Timestamp::from_millis(row.int(5)?),
+        last_finished_at: moment(6)?,
     })
 }
 
@@ -123,8 +127,8 @@ fn run(row: &Row) -> Result<RunRow, Error> {
 #[async_trait]
 impl Runs for Catalog {
     async fn worker_states(&self) -> Result<Vec<WorkerState>, Error> {
-        const SQL: &str = "SELECT worker, paused, seen_at, last_started_at, last_success_at, :now \
-             FROM worker_state ORDER BY worker";
+        const SQL: &str = "SELECT worker, paused, seen_at, last_started_at, last_success_at, :now, \
+             coalesce(last_finished_at, last_started_at) FROM worker_state ORDER BY worker";
         self.read(SQL, vec![]).await?.iter().map(state).collect()
     }
 

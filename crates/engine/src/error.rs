@@ -6,6 +6,26 @@ use s3o_model::etag::ETag;
 use s3o_model::expiry::ExpiryRefused;
 use s3o_model::multipart::PartsRefused;
 
+/// Why a backend cannot serve a request now. Clients are told this and nothing else of the cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BackendTrouble {
+    /// It does not answer, or its answer does not tell what happened.
+    #[error("backend unreachable")]
+    Unreachable,
+    /// It answered that it will not do what was asked.
+    #[error("backend refused the request")]
+    Refused,
+    /// It is not known to be the right one: no writes, and nothing that it lacks counts as lost.
+    #[error("backend frozen")]
+    Frozen,
+    /// The catalog names it and the configuration does not.
+    #[error("backend not configured")]
+    NotConfigured,
+    /// It ran out of space during the write; another backend can take a repeated request.
+    #[error("backend full, repeat the request")]
+    Full,
+}
+
 /// Why a request could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -71,6 +91,14 @@ pub enum Error {
     /// Something that must answer is away; try again later.
     #[error("away: {0}")]
     Away(String),
+    /// A backend that the request needs cannot serve it now; try again later.
+    #[error("{trouble}: {detail}")]
+    Unavailable {
+        /// What clients are told.
+        trouble: BackendTrouble,
+        /// The backend and its error, for the log.
+        detail: String,
+    },
     /// The stored bytes cannot be read back as they were written.
     #[error("damaged: {0}")]
     Damaged(String),
@@ -113,7 +141,10 @@ impl From<s3o_backend::Error> for Error {
             Backend::Body(body) => Self::Body(body),
             Backend::NoRoom(_) => Self::NoRoom,
             Backend::NotFound => Self::Damaged("the bytes are not where the catalog says".to_owned()),
-            Backend::Away(_) | Backend::Refused(_) | Backend::Unknown(_) => Self::Away(error.to_string()),
+            Backend::Away(_) | Backend::Unknown(_) => {
+                Self::Unavailable { trouble: BackendTrouble::Unreachable, detail: error.to_string() }
+            }
+            Backend::Refused(_) => Self::Unavailable { trouble: BackendTrouble::Refused, detail: error.to_string() },
             Backend::Unsupported(_) => Self::Internal(error.to_string()),
         }
     }

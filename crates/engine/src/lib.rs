@@ -36,7 +36,7 @@ pub use copy_object::{Copied, CopyObject, CopySource};
 pub use delete_object::DeleteObject;
 pub use delete_objects::{DeleteFailure, DeleteTarget};
 pub use engine::{Engine, Orphan, OrphanAlarm, Parts as EngineParts, Settings};
-pub use error::Error;
+pub use error::{BackendTrouble, Error};
 pub use get_object::{GetObject, Opened};
 pub use head_object::{Found, Wanted};
 pub use metrics::{IntentMetrics, Resolving};

@@ -11,7 +11,7 @@ use s3o_model::content::{Location, Piece};
 use s3o_model::ids::ContentId;
 use s3o_model::range::ByteRange;
 
-use crate::{Engine, Error};
+use crate::{BackendTrouble, Engine, Error};
 
 /// How many pieces are read from the catalog at a time.
 const PIECES_PAGE: usize = 100;
@@ -88,13 +88,16 @@ impl Engine {
     async fn open_segment(&self, segment: &mut Segment, mut failure: Error) -> Result<ByteStream, Error> {
         while let Some(location) = segment.locations.pop_front() {
             let Some(backend) = self.fleet.get(&location.backend) else {
-                failure = Error::Away(format!("backend {} is not configured", location.backend));
+                failure = unavailable(BackendTrouble::NotConfigured, location.backend.to_string());
                 continue;
             };
             match backend.get(&location.physical_key, Some(segment.span)).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     log_copy(&location, &error);
+                    if matches!(error, BackendError::Away(_)) {
+                        self.fleet.suspect(&location.backend);
+                    }
                     self.doubt(segment.content, &location, segment.size_bytes, &error).await;
                     failure = self.judge_copy(&location, error);
                 }
@@ -109,10 +112,16 @@ impl Engine {
     fn judge_copy(&self, location: &Location, error: BackendError) -> Error {
         let frozen = self.fleet.standing(&location.backend).and_then(|standing| standing.frozen.clone());
         match (frozen, error) {
-            (Some(reason), BackendError::NotFound) => Error::Away(format!("{} is frozen: {reason}", location.backend)),
+            (Some(reason), BackendError::NotFound) => {
+                unavailable(BackendTrouble::Frozen, format!("{}: {reason}", location.backend))
+            }
             (_, error) => error.into(),
         }
     }
+}
+
+fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
+    Error::Unavailable { trouble, detail }
 }
 
 fn log_copy(location: &Location, error: &BackendError) {
@@ -186,7 +195,8 @@ impl Reading {
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "copy broke off, trying the next one");
-                    self.resume(Error::Away(format!("the last copy broke off: {error}"))).await?;
+                    let detail = format!("the last copy broke off: {error}");
+                    self.resume(unavailable(BackendTrouble::Unreachable, detail)).await?;
                 }
                 None => self.resume(Error::Damaged("the last copy ended early".to_owned())).await?,
             }

@@ -6,17 +6,16 @@ mod direct;
 mod leftovers;
 mod outcome;
 mod pin;
+mod placing;
 mod source;
 mod upload;
 
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
-use s3o_catalog::{Ended, Error as CatalogError, Landed, Late, Stage, Unannounced, Verdict};
+use s3o_catalog::{Ended, Error as CatalogError, Landed, Late, Unannounced};
 use s3o_model::cleanup::BackendUpload;
-use s3o_model::ids::{BucketId, IntentId, WriteId};
+use s3o_model::ids::{BucketId, WriteId};
 use s3o_model::intent::{Draft, Intent, IntentKind};
-use s3o_model::names::{BackendName, BucketName, ObjectKey};
-use s3o_model::physical_key::{NameStyle, physical_key};
-use s3o_model::placement::pack;
+use s3o_model::names::{BucketName, ObjectKey};
 
 use crate::body::{DigestedBody, Verify, digested};
 use crate::digest::Digests;
@@ -27,6 +26,7 @@ use crate::{Engine, Error};
 pub(crate) use leftovers::Leftovers;
 pub(crate) use outcome::Fate;
 use pin::Pinned;
+use placing::{Tried, another_may_take};
 use source::Source;
 
 /// What bytes are about to be written for.
@@ -40,13 +40,6 @@ pub(crate) struct Target<'a> {
     pub draft: Option<Draft>,
     /// Whether the bucket keeps equal content once.
     pub dedup: bool,
-}
-
-/// The backends that did not answer a write, and what the last of them did instead.
-#[derive(Default)]
-struct Away {
-    backends: Vec<BackendName>,
-    error: Option<Error>,
 }
 
 /// A write that is about to happen.
@@ -126,12 +119,11 @@ impl Engine {
             return self.compare(&target, pinned, body, declared).await;
         }
         let source = Source::new(body, target.size_bytes);
-        let mut away = Away::default();
+        let mut tried = Tried::default();
         loop {
-            let staged = match self.stage(&target, &away.backends).await {
+            let staged = match self.stage(&target, &tried).await {
                 Ok(staged) => staged,
-                // Whoever else has no room: the bytes might have fitted where nobody answered.
-                Err(refused) => return Err(away.error.unwrap_or(refused)),
+                Err(refused) => return Err(tried.refusal(refused)),
             };
             match self.fill(&staged, target.size_bytes, source.offer(), declared.clone()).await {
                 Ok((digests, written)) => {
@@ -141,66 +133,16 @@ impl Engine {
                 Err(error) => {
                     let late = late_after(&error, self.settings().late_write_window);
                     self.give_up(&staged, Ended { late, ..Ended::default() }).await;
-                    let elsewhere = matches!(error, BackendError::Away(_)) && source.is_whole();
-                    if !elsewhere {
-                        return Err(error.into());
+                    let backend = &staged.intent.backend;
+                    self.record_failed_write(backend, target.size_bytes, &error);
+                    if !(another_may_take(&error) && source.is_whole()) {
+                        return Err(self.failed_midway(error, target.size_bytes, &tried).await);
                     }
-                    tracing::info!(backend = %staged.intent.backend, %error, "backend away, the write goes elsewhere");
-                    away.backends.push(staged.intent.backend.clone());
-                    away.error = Some(error.into());
+                    tracing::info!(%backend, %error, "backend cannot take the write, trying the next one");
+                    tried.add(backend, error);
                 }
             }
         }
-    }
-
-    /// Announces a write on the first backend that has room and is not left out.
-    async fn stage(&self, target: &Target<'_>, left_out: &[BackendName]) -> Result<Staged, Error> {
-        let mut views = self.fleet.views();
-        views.retain(|view| !left_out.contains(&view.name));
-        if !self.settings().announce {
-            direct::fill_in_room(&mut views, &self.quotas.books().await?);
-        }
-        let mut refused = match views.iter().find(|view| !view.writable) {
-            Some(closed) => Error::Away(format!("backend {} takes no writes now", closed.name)),
-            None => Error::NoRoom,
-        };
-        for name in pack::candidates(&views, target.size_bytes) {
-            match self.stage_on(&name, target).await {
-                Ok(staged) => return Ok(staged),
-                Err(error) => match error.verdict() {
-                    Some(Verdict::NoRoom) => {}
-                    Some(Verdict::Closed) => refused = error.into(),
-                    Some(_) | None => return Err(error.into()),
-                },
-            }
-        }
-        Err(refused)
-    }
-
-    async fn stage_on(&self, name: &BackendName, target: &Target<'_>) -> Result<Staged, CatalogError> {
-        let gone = || CatalogError::Guard(Verdict::Closed);
-        let backend = self.fleet.get(name).cloned().ok_or_else(gone)?;
-        let id = self.ids.fresh();
-        let intent = Intent {
-            id: IntentId::new(id),
-            write: WriteId::new(id),
-            kind: target.kind,
-            bucket: target.bucket,
-            key: target.key.clone(),
-            backend: name.clone(),
-            physical_key: physical_key(target.bucket_name, target.key, id, self.name_style(name)),
-            size_bytes: target.size_bytes,
-            draft: target.draft.clone(),
-        };
-        let bucket = target.bucket_name.clone();
-        if !self.settings().announce {
-            return Ok(Staged { intent, bucket, announced: false, backend, lease: Lease::unneeded() });
-        }
-        let (stage, term) = (Stage { intent, owner: self.instance, lease: self.settings().lease }, self.lease_term());
-        let staged = self.intents.stage(&stage).await;
-        let until = self.counted(stage.intent.write, staged)?;
-        let lease = self.leases.hold(stage.intent.id, until, term);
-        Ok(Staged { intent: stage.intent, bucket, announced: true, backend, lease })
     }
 
     /// Counts an announcement; one whose answer was lost is looked up later.
@@ -211,13 +153,6 @@ impl Engine {
             Err(_) => {}
         }
         announced
-    }
-
-    /// How names must look there; a backend that was not reached yet keeps them as they are until
-    /// it says otherwise, since the identifier alone makes them unique.
-    fn name_style(&self, name: &BackendName) -> NameStyle {
-        let traits = self.fleet.standing(name).and_then(|standing| standing.traits.clone());
-        traits.map_or(NameStyle::Exact, |traits| traits.name_style)
     }
 
     async fn fill(

@@ -11,7 +11,8 @@ use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
 use crate::client::{
-    BackendCommand, CleanupCommand, DlqCommand, LifecycleCommand, StatusCommand, Token, VerifyCommand, WorkersCommand,
+    BackendCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, StatusCommand, Token, VerifyCommand,
+    WorkersCommand,
 };
 use crate::config::units;
 use crate::config::{DATA, Faults};
@@ -45,6 +46,8 @@ pub enum Command {
     Cleanup(CleanupCommand),
     /// Show, retry or discard the dead letters of a running server
     Dlq(DlqCommand),
+    /// List what a running server found and a person must decide
+    Findings(FindingsCommand),
     /// Show what the lifecycle rules of a running server would remove
     Lifecycle(LifecycleCommand),
     /// Change a backend of a running server
@@ -111,6 +114,9 @@ pub struct Validate {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = "s3o.yaml")]
     pub config: PathBuf,
+    /// Also try the database, Redis and every backend; nothing is changed there
+    #[arg(long)]
+    pub connect: bool,
 }
 
 /// What to load, and how.

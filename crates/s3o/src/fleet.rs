@@ -13,14 +13,20 @@ use s3o_catalog::{Catalog, Identities as _, Quotas as _};
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
+use s3o_workers::ProbeIntervals;
 
 use crate::cli::Failure;
-use crate::config::{BackendConfig, BackendKind};
+use crate::config::{BackendConfig, BackendKind, Config};
 
 /// How long a backend may be silent while it is working for us.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// How old a look at a remote backend's identity may be; each look is a paid request.
 const REMOTE_IDENTITY_AGE_MAX: Duration = Duration::from_mins(1);
+
+/// How often a folder is probed unless it is configured.
+const FOLDER_PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often an S3 store is probed unless it is configured; each probe is a paid request.
+const STORE_PROBE_INTERVAL: Duration = Duration::from_mins(15);
 
 /// What backends are made with.
 pub struct Surroundings {
@@ -62,6 +68,18 @@ async fn open_one(config: &BackendConfig, catalog: &Catalog, around: &Surroundin
     let metered = Arc::new(Metered::new(bare, Arc::clone(&around.meter)));
     let timed = Arc::new(IdleTimeout::new(metered, IDLE_MAX));
     Ok(Arc::new(Retry::new(timed, RetryOptions::default(), Arc::clone(&around.entropy))))
+}
+
+/// How often each backend is probed.
+pub fn probe_intervals(config: &Config) -> ProbeIntervals {
+    let interval = |backend: &BackendConfig| {
+        let usual = match backend.kind {
+            BackendKind::Fs { .. } => FOLDER_PROBE_INTERVAL,
+            BackendKind::S3(_) => STORE_PROBE_INTERVAL,
+        };
+        (backend.name.clone(), config.upkeep.probe_interval.unwrap_or(usual))
+    };
+    config.backends.iter().map(interval).collect()
 }
 
 /// How old a look at each backend's identity may be; folders are looked at every time.

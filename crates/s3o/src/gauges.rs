@@ -1,5 +1,7 @@
 //! Metrics of the backends and the catalog: counted as things happen, gauges read when asked for.
 
+pub mod health;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::access_table;
 use crate::cli::{Failure, Init, Validate};
 use crate::config::{Config, DATA};
+use crate::connect;
 
 const TEMPLATE: &str = include_str!("template.yaml");
 
@@ -36,7 +37,7 @@ pub fn validate(arguments: &Validate) -> Result<(), Failure> {
     }
     println!("{path} is valid: {backends} backends, {buckets} buckets, {keys} access keys");
     print!("{}", access_table::of(&config.access_keys));
-    Ok(())
+    if arguments.connect { connect::all(&config) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod bench;
 mod cli;
 mod client;
 mod config;
+mod connect;
 mod credentials;
 mod fleet;
 mod gauges;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Workers(command) => client::workers(&command),
         Command::Cleanup(command) => client::cleanup(&command),
         Command::Dlq(command) => client::dlq(&command),
+        Command::Findings(command) => client::findings(&command),
         Command::Lifecycle(command) => client::lifecycle(&command),
         Command::Backend(command) => client::backend(&command),
         Command::Verify(command) => client::verify(&command),

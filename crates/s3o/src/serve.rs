@@ -3,6 +3,7 @@
 mod aside;
 mod control;
 mod greeting;
+mod health;
 mod lifecycle;
 mod modes;
 mod open;
@@ -30,14 +31,13 @@ use s3o_server::audit::Audit;
 use s3o_server::listener;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Keys, S3Options, SharedKeys};
-use s3o_workers::{Budget, DriftGauge, ExpiryClaims, Identity, Pace, SharedRules};
+use s3o_workers::{Budget, DriftGauge, ExpiryClaims, Identity, Pace, Prober, SharedRules};
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::cli::{Failure, Serve};
 use crate::config::Config;
-use crate::gauges::CatalogGauges;
 use crate::logging::{self, Levels};
 use crate::tally::Tally;
 use control::Controls;
@@ -160,8 +160,8 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     });
     let stale_timeout = config.cleanup.multipart_stale_timeout;
     let tally = Arc::new(Tally::new(Arc::clone(&catalog), Arc::clone(&ground.clock), stale_timeout));
-    let shown = (Arc::clone(&catalog), Arc::clone(&tally));
-    let gauges = ground.with_registry(|registry| CatalogGauges::register(registry, shown));
+    let gauges = open::gauges(&catalog, &tally, &fleet, &ground);
+    health::warn_of_unconfigured(&catalog, &fleet).await;
     let controls = Arc::new(Controls {
         runner: Arc::clone(&runner),
         lifecycle_rules: ground.lifecycle_rules.clone(),
@@ -173,6 +173,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         verifier: control::verifier(&catalog, &fleet, &identity),
         instance: ground.instance,
         cache: cache.clone(),
+        clock: Arc::clone(&ground.clock),
     });
     let token = AdminToken::new(config.admin.token.as_deref().unwrap_or_default());
     let router = admin::router(AdminParts {
@@ -193,7 +194,9 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let door = s3::service(Arc::new(engine.clone()), keys.clone(), s3_options(&config, &ground), observer);
     modes::warn(&config, arguments);
     greeting::print(&config, generated.as_ref(), &Listening::new(&config, &s3_socket, &admin_socket));
+    let prober = open::prober(&config, &fleet, &identity, &ground);
     let reload = Reload {
+        probe_intervals: prober.intervals.clone(),
         arguments: arguments.clone(),
         ground: Arc::clone(&ground),
         catalog,
@@ -208,7 +211,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         config,
     };
     let (stopping, stopped) = watch::channel(false);
-    let upkeep = tokio::spawn(upkeep(engine.clone(), identity, cache, (reload, hang_ups)));
+    let upkeep = tokio::spawn(upkeep(engine.clone(), (identity, prober), cache, (reload, hang_ups)));
     let workers = tokio::spawn(runner.serve(stopped.clone()));
     let s3 = tokio::spawn(listener::serve(s3_socket, door, limits, told(stopped.clone()), DRAIN_MAX));
     let (router, limits) = (listener::router_service(router), open_files::ADMIN_LIMITS);
@@ -255,11 +258,16 @@ fn s3_options(config: &Config, ground: &Ground) -> S3Options {
 }
 
 /// What goes on beside requests and workers, for as long as the process lives.
-async fn upkeep(engine: Engine, identity: Arc<Identity>, cache: Option<Arc<Cache>>, reload: (Reload, Signal)) {
-    let (reload, hang_ups) = reload;
+async fn upkeep(
+    engine: Engine,
+    (identity, prober): (Arc<Identity>, Prober),
+    cache: Option<Arc<Cache>>,
+    (reload, hang_ups): (Reload, Signal),
+) {
     tokio::join!(
         engine.keep_leases(),
         attach_until_all(&identity),
+        prober.serve(),
         keep_cache(cache.as_deref()),
         reload.whenever_asked(hang_ups)
     );

@@ -148,6 +148,8 @@ impl Cleanup {
 fn note(report: &mut Report, cleanup: &Row, outcome: &Outcome) {
     let Outcome::DeadLetter { why } = outcome else { return report.count(outcome.as_str(), 1) };
     report.count_at(outcome.as_str(), &cleanup.backend);
+    let (backend, physical_key) = (&cleanup.backend, &cleanup.physical_key);
+    tracing::warn!(%backend, physical_key, error = why, "cleanup moved to the dead-letter queue");
     let event = Event::new("cleanup_queue.dead_lettered");
     let event = event.at(&cleanup.backend, &cleanup.physical_key, cleanup.size_bytes);
     let event = event.with("reason", cleanup.reason.as_str()).with("attempts", cleanup.attempts + 1);

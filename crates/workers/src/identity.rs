@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::canaries::sweep;
-use s3o_backend::fleet::Fleet;
+use s3o_backend::fleet::{Fleet, NOT_REACHED};
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, Known, Verdict, judge};
 use s3o_backend::{Error as BackendError, SharedBackend};
 use s3o_catalog::{Error as CatalogError, Identities, Verdict as CatalogVerdict};
@@ -20,8 +20,6 @@ use crate::{Error, Report, Worker};
 
 /// How often a mark is written at most, when other instances write theirs meanwhile.
 const WRITES_MAX: usize = 5;
-/// Why a backend takes no writes before it was reached for the first time.
-const NOT_REACHED: &str = "not reached since the start";
 
 /// Hears of backends that are not what the catalog takes them for.
 pub trait Alarm: Send + Sync {
@@ -135,6 +133,16 @@ impl Identity {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Checks that a backend can be read and, unless it is frozen anyway, that its identity fits; if not, it is frozen.
+    pub async fn probe(&self, backend: &SharedBackend) -> Result<(), Error> {
+        let name = backend.name();
+        if self.parts.fleet.standing(name).is_none_or(|standing| standing.frozen.is_some()) {
+            return self.carried(backend).await.map(drop);
+        }
+        let verdict = self.compare(backend).await?;
+        if verdict.fits() { Ok(()) } else { self.freeze(name, verdict.reason()).await }
     }
 
     fn is_recent(&self, name: &BackendName) -> bool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_catalog::WorkerState;
+use s3o_model::clock::Timestamp;
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -70,7 +71,7 @@ impl Schedule {
     pub(crate) fn first_rest(&self, state: Option<&WorkerState>, unit: f64) -> Duration {
         let half = self.interval / 2;
         let Some(state) = state.filter(|_| self.kind != Kind::PerInstance) else { return half.mul_f64(unit) };
-        match state.last_started_at {
+        match self.last_run(state) {
             None => {
                 let waited = state.read_at.since(state.seen_at);
                 half.mul_f64(unit).min(half.saturating_sub(waited))
@@ -82,10 +83,19 @@ impl Schedule {
         }
     }
 
+    /// From when the interval counts. A locked worker rests after the end of a run: counted from its start, a run that
+    /// takes longer than the interval would be followed by one of another instance at once, and so on.
+    fn last_run(&self, state: &WorkerState) -> Option<Timestamp> {
+        match self.kind {
+            Kind::Locked => state.last_finished_at,
+            Kind::PerInstance | Kind::Shared => state.last_started_at,
+        }
+    }
+
     /// How long a locked worker must still rest because an instance, this or another, ran it.
     pub(crate) fn rest_until_due(&self, state: Option<&WorkerState>) -> Option<Duration> {
-        let last = state.filter(|_| self.kind == Kind::Locked).and_then(|state| state.last_started_at)?;
-        let waited = state.map_or(Duration::ZERO, |state| state.read_at.since(last));
+        let state = state.filter(|_| self.kind == Kind::Locked)?;
+        let waited = state.read_at.since(self.last_run(state)?);
         let rest = self.interval.saturating_sub(waited);
         (rest > self.slack()).then_some(rest)
     }
@@ -149,6 +159,7 @@ mod tests {
             paused: false,
             seen_at: ago(seen),
             last_started_at: ran.map(ago),
+            last_finished_at: ran.map(ago),
             last_success_at: None,
             read_at: now,
         }
@@ -190,6 +201,16 @@ mod tests {
         assert_eq!(schedule(HOUR, Kind::Shared).rest_until_due(Some(&ran)), None, "its instances work side by side");
         let almost = state(HOUR, Some(Duration::from_millis(3_599_100)));
         assert_eq!(schedule(HOUR, Kind::Locked).rest_until_due(Some(&almost)), None);
+    }
+
+    #[test]
+    fn interval_of_a_locked_worker_counts_from_the_end_of_its_last_run() {
+        let mut ran = state(3 * HOUR, Some(2 * HOUR));
+        ran.last_finished_at = Some(Timestamp::from_millis(ran.read_at.millis() - 600_000));
+        let (locked, shared) = (schedule(HOUR, Kind::Locked), schedule(HOUR, Kind::Shared));
+        assert_eq!(locked.rest_until_due(Some(&ran)), Some(Duration::from_mins(50)));
+        assert_eq!(locked.first_rest(Some(&ran), 0.0), Duration::from_mins(50));
+        assert_eq!(shared.first_rest(Some(&ran), 0.0), Duration::ZERO);
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod late;
 #[cfg(test)]
 mod tests;
 
-use injury::{cut, cut_in, injected, lost, stalled, told, undone, without_effect};
+use injury::{cut, cut_in, injected, lost, no_space, stalled, told, undone, without_effect};
 use late::{LateCall, LateWrite};
 
 /// What goes wrong with a call.
@@ -54,6 +54,8 @@ pub enum Fault {
     Wrong404,
     /// A page holds at most one key and says that more may follow.
     ShortPage,
+    /// A PUT reads this many bytes of its body and then reports that there is no space left.
+    NoSpace(u64),
 }
 
 /// Decides, call by call, what goes wrong; asked where no plan names the call.
@@ -240,6 +242,9 @@ impl Backend for Flaky {
         if let Some(Fault::Late(delay)) = fault {
             let bytes = body::collect(body, size_bytes).await?;
             return Err(self.write_later(delay, LateCall::Put { key: key.to_owned(), bytes }));
+        }
+        if let Some(Fault::NoSpace(after_bytes)) = fault {
+            return Err(no_space(body, after_bytes).await);
         }
         if let Some(error) = fault.and_then(without_effect) {
             return Err(error);

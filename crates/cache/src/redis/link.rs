@@ -94,7 +94,7 @@ impl Link {
         tracing::info!("connected to redis");
     }
 
-    async fn connect(&self, number: u64) -> Result<Lines, String> {
+    pub(super) async fn connect(&self, number: u64) -> Result<Lines, String> {
         let connecting = async {
             let (asking, telling) = tokio::try_join!(self.line(), self.line())?;
             Ok::<_, RedisError>(Lines { asking, telling, number })

@@ -10,7 +10,7 @@ use s3o_model::ids::DeadLetterId;
 
 use super::cleanups::queue;
 use super::scene::{Scene, at_once, backend};
-use crate::{Cleanups, DeadLetters, Discard, Intents, Late, params};
+use crate::{Cleanups, DeadLetters, Discard, FindingSelection, Findings as _, Intents, Late, params};
 
 fn dead() -> Outcome {
     Outcome::DeadLetter { why: "access denied".to_owned() }
@@ -166,6 +166,32 @@ pub async fn what_may_be_there_leaves_a_finding(scene: &Scene) {
     assert_eq!((found[0].text(0).expect("a kind"), found[0].int(2).expect("a size")), ("written_off", 3));
     assert_eq!(found[0].text(1).expect("a key"), letters[2].physical_key);
     assert_eq!(found[0].text(3).expect("a detail"), "{\"why\":\"there\"}");
+}
+
+/// Findings are read in pages, by kind and by backend.
+pub async fn findings_come_in_pages(scene: &Scene) {
+    bury(scene, 3).await;
+    let letters = all(scene).await;
+    for letter in &letters {
+        discard(scene, letter, Some("{}")).await;
+    }
+    let page = async |which: FindingSelection, after, limit| {
+        scene.catalog.findings(&which, after, limit).await.expect("a page")
+    };
+    let found = page(FindingSelection::default(), 0, 10).await;
+    let keys: Vec<&str> = found.iter().map(|finding| finding.physical_key.as_str()).collect();
+    let expected: Vec<&str> = letters.iter().map(|letter| letter.physical_key.as_str()).collect();
+    assert_eq!(keys, expected);
+    assert_eq!((found[0].kind.as_str(), found[0].backend.as_str(), found[0].size_bytes), ("written_off", "disk", 1));
+    assert_eq!((found[0].detail.as_str(), found[0].created_at), ("{}", scene.now()));
+    assert_eq!(page(FindingSelection::default(), found[0].id, 1).await, found[1..2]);
+    let of = |backend: Option<&str>, kind: Option<&str>| FindingSelection {
+        backend: backend.map(str::to_owned),
+        kind: kind.map(str::to_owned),
+    };
+    assert_eq!(page(of(Some("disk"), Some("written_off")), 0, 10).await, found);
+    assert_eq!(page(of(Some("other"), None), 0, 10).await, []);
+    assert_eq!(page(of(None, Some("other")), 0, 10).await, []);
 }
 
 /// One call may discard some silently and write others off; what it names besides is left alone.

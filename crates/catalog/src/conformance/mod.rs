@@ -92,7 +92,8 @@ macro_rules! conformance {
                 a_stale_token_settles_nothing, stale_claims_are_freed_once,
                 depths_count_what_waits, claims_never_overlap;
             dead_letters: the_last_refusal_moves_the_row, a_stale_token_buries_nothing, a_retry_starts_again,
-                dead_letters_come_in_pages, the_queue_comes_in_pages, what_is_gone_is_written_off_silently,
+                dead_letters_come_in_pages, findings_come_in_pages,
+                the_queue_comes_in_pages, what_is_gone_is_written_off_silently,
                 what_may_be_there_leaves_a_finding, a_discard_judges_each_row,
                 a_requeued_write_finds_its_dead_letter,
                 a_requeue_meets_whatever_becomes_of_its_cleanup, everybody_gets_a_dead_letter_once;

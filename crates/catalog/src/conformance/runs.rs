@@ -51,6 +51,7 @@ pub async fn a_worker_is_entered_once(scene: &Scene) {
         paused: false,
         seen_at,
         last_started_at: None,
+        last_finished_at: None,
         last_success_at: None,
         read_at: scene.now(),
     };
@@ -71,6 +72,7 @@ pub async fn a_recorded_run_changes_where_its_worker_stands(scene: &Scene) {
     let good = recorded(scene, "cleanup").await;
     let stands = state(scene, "cleanup").await;
     assert_eq!((stands.last_started_at, stands.last_success_at), (Some(good.started_at), Some(good.finished_at)));
+    assert_eq!(stands.last_finished_at, Some(good.finished_at));
     scene.clock.advance(Duration::from_mins(1));
     let bad = RunRow { outcome: "panicked".to_owned(), ..run(scene, "cleanup") };
     scene.catalog.record_run(&bad).await.expect("recorded");

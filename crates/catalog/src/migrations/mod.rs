@@ -10,6 +10,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0006_lifecycle.sql"),
     include_str!("sqlite/0007_expiry.sql"),
     include_str!("sqlite/0008_generated_credentials.sql"),
+    include_str!("sqlite/0009_run_ends.sql"),
 ];
 
 /// What PostgreSQL runs, in order.
@@ -22,4 +23,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0006_lifecycle.sql"),
     include_str!("postgres/0007_expiry.sql"),
     include_str!("postgres/0008_generated_credentials.sql"),
+    include_str!("postgres/0009_run_ends.sql"),
 ];

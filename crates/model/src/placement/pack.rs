@@ -3,10 +3,12 @@
 use super::BackendView;
 use crate::names::BackendName;
 
-/// The backends to try, in the order they were configured.
+/// The backends to try, in the order they were configured, those that are away last.
 #[must_use]
 pub fn candidates(fleet: &[BackendView], size_bytes: u64) -> Vec<BackendName> {
-    fleet.iter().filter(|backend| backend.takes(size_bytes)).map(|backend| backend.name.clone()).collect()
+    let taking = fleet.iter().filter(|backend| backend.takes(size_bytes));
+    let (reachable, away): (Vec<_>, Vec<_>) = taking.partition(|backend| backend.reachable);
+    reachable.into_iter().chain(away).map(|backend| backend.name.clone()).collect()
 }
 
 #[cfg(test)]
@@ -15,7 +17,18 @@ mod tests {
     use crate::placement::BackendView;
 
     fn view(name: &str, writable: bool, max: Option<u64>, free: Option<u64>) -> BackendView {
-        BackendView { name: name.parse().expect("valid"), writable, object_bytes_max: max, available_bytes: free }
+        BackendView {
+            name: name.parse().expect("valid"),
+            writable,
+            reachable: true,
+            full_from_bytes: None,
+            object_bytes_max: max,
+            available_bytes: free,
+        }
+    }
+
+    fn names(fleet: &[BackendView], size_bytes: u64) -> Vec<String> {
+        candidates(fleet, size_bytes).into_iter().map(String::from).collect()
     }
 
     #[test]
@@ -27,8 +40,23 @@ mod tests {
             view("first", true, None, Some(10)),
             view("second", true, None, None),
         ];
-        let names: Vec<String> = candidates(&fleet, 10).into_iter().map(String::from).collect();
-        assert_eq!(names, ["first", "second"]);
+        assert_eq!(names(&fleet, 10), ["first", "second"]);
         assert!(candidates(&fleet[..3], 10).is_empty());
+    }
+
+    #[test]
+    fn full_backend_takes_smaller_bodies_only() {
+        let mut fleet = [view("first", true, None, None), view("second", true, None, None)];
+        fleet[0].full_from_bytes = Some(10);
+        assert_eq!(names(&fleet, 10), ["second"]);
+        assert_eq!(names(&fleet, 9), ["first", "second"]);
+    }
+
+    #[test]
+    fn unreachable_backend_is_tried_last() {
+        let mut fleet = [view("away", true, None, None), view("here", true, None, None)];
+        fleet[0].reachable = false;
+        assert_eq!(names(&fleet, 1), ["here", "away"]);
+        assert_eq!(names(&fleet[..1], 1), ["away"]);
     }
 }

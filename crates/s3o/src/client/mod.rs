@@ -2,6 +2,7 @@
 
 mod backend;
 mod connection;
+mod findings;
 mod lifecycle;
 mod queues;
 mod status;
@@ -128,6 +129,35 @@ pub enum DlqAction {
         /// Also if their bytes may be there; what is written off stays visible as such
         #[arg(long)]
         force: bool,
+    },
+}
+
+/// What was seen and needs a person.
+#[derive(Debug, Args)]
+pub struct FindingsCommand {
+    #[command(flatten)]
+    client: Client,
+    #[command(subcommand)]
+    action: FindingsAction,
+}
+
+/// What to do with findings.
+#[derive(Debug, Subcommand)]
+pub enum FindingsAction {
+    /// List the findings
+    List {
+        /// Only those about this backend
+        #[arg(long, value_name = "NAME")]
+        backend: Option<String>,
+        /// Only those of this kind, such as `written_off`
+        #[arg(long, value_name = "KIND")]
+        kind: Option<String>,
+        /// How many to show, up to 1000
+        #[arg(long, value_name = "N", default_value = "100")]
+        limit: String,
+        /// Those with higher numbers than this one
+        #[arg(long, value_name = "ID")]
+        after: Option<String>,
     },
 }
 
@@ -258,6 +288,16 @@ pub fn cleanup(command: &CleanupCommand) -> Result<(), Failure> {
     match &command.action {
         CleanupAction::List(listing) => queues::cleanups(&connection, listing, command.client.json),
     }
+}
+
+/// Shows the findings.
+pub fn findings(command: &FindingsCommand) -> Result<(), Failure> {
+    let connection = Connection::open(&command.client)?;
+    let FindingsAction::List { backend, kind, limit, after } = &command.action;
+    let given = [("backend", backend.as_deref()), ("kind", kind.as_deref()), ("after", after.as_deref())];
+    let mut query: Vec<(&str, &str)> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    query.push(("limit", limit.as_str()));
+    findings::list(&connection, &query, command.client.json)
 }
 
 /// Shows or disposes of dead letters.

@@ -25,10 +25,7 @@ fn rows(value: &Value) -> impl Iterator<Item = &Value> {
 fn render(status: &Value) -> String {
     let mut backends = Table::new(&["BACKEND", "USED", "LIMIT", "ORPHAN", "RESERVED", "OBJECTS", "HEALTH", "DRAINING"]);
     for backend in rows(&status["backends"]) {
-        let health = match backend["frozen"].as_str() {
-            Some(reason) => format!("frozen: {reason}"),
-            None => cell(&backend["health"]),
-        };
+        let health = health(backend);
         backends.row(vec![
             cell(&backend["name"]),
             bytes(&backend["used"]),
@@ -56,7 +53,20 @@ fn render(status: &Value) -> String {
     let due = overdue(&queues["oldest_due_seconds"]);
     let cache = cached(&status["cache"]);
     let workers = workers::render(rows(&status["workers"]));
-    format!("{}\n{}\n{waiting}{due}{cache}\n\n{workers}", backends.render(), buckets.render())
+    let warnings: Vec<String> =
+        rows(&status["warnings"]).map(|warning| format!("warning: {}\n", cell(warning))).collect();
+    let warnings = warnings.concat();
+    format!("{warnings}{}\n{}\n{waiting}{due}{cache}\n\n{workers}", backends.render(), buckets.render())
+}
+
+/// The health of a backend with its cause.
+fn health(backend: &Value) -> String {
+    match (backend["health"].as_str(), backend["frozen"].as_str()) {
+        (Some("away"), _) => format!("away since {}: {}", cell(&backend["since"]), cell(&backend["error"])),
+        (Some("full"), _) => format!("full: no space for {}", bytes(&backend["full_from"])),
+        (_, Some(reason)) => format!("frozen: {reason}"),
+        (_, None) => cell(&backend["health"]),
+    }
 }
 
 /// Queues whose oldest row is due, and for how long.
@@ -96,17 +106,23 @@ mod tests {
     fn a_status_is_shown_for_people() {
         let text = render(&json!({
             "backends": [{"name": "disk", "used": 2048, "limit": null, "orphan": 0, "reserved": 0, "objects": null,
-                          "health": "frozen", "frozen": "wrong disk", "draining": false}],
+                          "health": "frozen", "frozen": "wrong disk", "draining": false},
+                         {"name": "b2", "health": "away", "since": "yesterday", "error": "no route"},
+                         {"name": "c3", "health": "full", "full_from": 2048}],
             "buckets": [{"name": "photos", "objects": 3, "bytes": 10, "saved": 3072}],
             "queues": {"cleanup": 1, "dead_letters": 4, "intents": 2, "uploads": 3,
                        "oldest_due_seconds": {"cleanup": 71.6, "pending_intents": 0.0}},
             "cache": {"entries": 5, "bytes": 2048, "limit": 1_048_576, "hits": 9, "misses": 4, "shared_hits": 3,
                       "shared": "ok"},
             "workers": [{"name": "cleanup"}],
+            "warnings": ["backend old is not configured"],
         }));
         for part in [
             "2.0 KiB",
             "frozen: wrong disk",
+            "away since yesterday: no route",
+            "full: no space for 2.0 KiB",
+            "warning: backend old is not configured\n",
             "photos",
             "3.0 KiB",
             "1 cleanups, 4 dead letters, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",

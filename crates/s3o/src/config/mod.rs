@@ -4,6 +4,7 @@
 mod cache;
 mod faults;
 mod file;
+mod places;
 mod read;
 mod restart;
 mod sections;
@@ -213,6 +214,8 @@ pub struct Upkeep {
     pub watchdog: Duration,
     /// For raising the marks on the backends.
     pub identity: Duration,
+    /// How often idle backends are probed; zero: never. Without it the kind of the backend decides.
+    pub probe_interval: Option<Duration>,
 }
 
 impl Config {

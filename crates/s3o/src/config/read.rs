@@ -118,6 +118,15 @@ impl<'a> Section<'a> {
         self.read(field, parse).unwrap_or(default)
     }
 
+    /// A number of at least one and at most `max`.
+    pub(super) fn count_up_to(&self, field: &'static str, default: usize, max: usize) -> usize {
+        let count = self.count(field, default);
+        if count > max {
+            self.fault(field, format!("{count} is not allowed, use at most {max}"));
+        }
+        count
+    }
+
     /// A field that may only have the one value that is built.
     pub(super) fn only(&self, field: &'static str, built: &str) {
         if let Some(text) = self.text(field)

@@ -22,6 +22,7 @@ use super::{
     Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Expiry, Intents, Lifecycle, Upkeep, cache,
     server, units,
 };
+use super::{cache, places};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -32,6 +33,8 @@ const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 /// A lease is renewed every third of it; a shorter one runs out under the hands of whoever writes.
 const LEASE_MIN: Duration = Duration::from_millis(100);
+/// A unit of the catalog takes no more items.
+const BATCH_MAX: usize = 1000;
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Sections of parts that are not built yet.
@@ -51,6 +54,7 @@ const NOT_BUILT: [&str; 9] = [
 pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
     let faults = RefCell::new(Faults::default());
     let root = Section::new(String::new(), Some(tree), &faults);
+    let (identity, probe_interval) = identity(root.section("identity"));
     let config = Config {
         server: server::server(root.section("server")),
         admin: admin(root.section("admin")),
@@ -66,7 +70,8 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
             stale_multipart: interval(root.section("stale_multipart"), HOUR),
             quota_audit: interval(root.section("quota_audit"), HOUR),
             watchdog: interval(root.section("watchdog"), MINUTE),
-            identity: interval(root.section("identity"), HOUR),
+            identity,
+            probe_interval,
         },
         cache: cache::cache(root.section("cache"), root.section("redis")),
         audit: audit(root.section("audit"), data),
@@ -76,6 +81,7 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
     routing.finish();
     root.not_built(&NOT_BUILT);
     check_names(&root, &config);
+    places::check(&root, &config);
     root.finish();
     let faults = faults.into_inner();
     if faults.is_empty() { Ok(config) } else { Err(faults) }
@@ -240,7 +246,7 @@ fn intents(write_path: Section<'_>) -> Intents {
         concurrency: section.count("concurrency", 8),
         min_age: section.duration("min_age", 5 * MINUTE),
         reaper_tick: section.duration("reaper_tick", MINUTE),
-        batch_size: section.count("batch_size", 100),
+        batch_size: section.count_up_to("batch_size", 100, BATCH_MAX),
         late_write_window: section.duration("late_write_window", HOUR),
     };
     if intents.min_age < LEASE_MIN {
@@ -266,7 +272,7 @@ pub(super) fn flag(text: &str) -> Result<bool, String> {
 fn cleanup(section: Section<'_>) -> CleanupQueue {
     let cleanup = CleanupQueue {
         interval: section.duration("interval", MINUTE),
-        batch_size: section.count("batch_size", 1000).min(1000),
+        batch_size: section.count_up_to("batch_size", 1000, BATCH_MAX),
         concurrency: section.count("concurrency", 8),
         claim_grace_period: section.duration("claim_grace_period", 5 * MINUTE),
         retries: Retries {
@@ -311,11 +317,17 @@ fn lifecycle_rule(position: usize, section: Section<'_>) -> Option<ConfiguredRul
 fn expiry(section: Section<'_>) -> Expiry {
     let expiry = Expiry {
         interval: section.duration("interval", MINUTE),
-        batch_size: section.count("batch_size", 1000).min(1000),
+        batch_size: section.count_up_to("batch_size", 1000, BATCH_MAX),
         stuck_after: section.duration("stuck_after", 2 * HOUR),
     };
     section.finish();
     expiry
+}
+
+fn identity(section: Section<'_>) -> (Duration, Option<Duration>) {
+    let settings = (section.duration("interval", HOUR), section.read("probe_interval", units::duration));
+    section.finish();
+    settings
 }
 
 /// A worker that has nothing to set but how often it looks.

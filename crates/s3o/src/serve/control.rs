@@ -6,16 +6,18 @@ use async_trait::async_trait;
 use s3o_backend::Fleet;
 use s3o_cache::Cache;
 use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, DeadLetters as _, OldestDue, Quotas as _};
+use s3o_model::clock::Clock;
 use s3o_model::ids::InstanceId;
 use s3o_model::names::BackendName;
 use s3o_model::quota::Books;
 use s3o_server::admin::{
-    AcceptError, BackendControl, BackendStatus, BucketStatus, CacheStatus, Health, OldestDueStatus, QueueStatus,
-    Readiness, SharedHealth, Status, StatusSource, VerifyControl, WorkerControl, WorkerError,
+    AcceptError, BackendControl, BackendStatus, BucketStatus, CacheStatus, OldestDueStatus, QueueStatus, Readiness,
+    ReadyReport, SharedHealth, Status, StatusSource, VerifyControl, WorkerControl, WorkerError,
 };
 use s3o_workers::{DeadLetterOffice, Error, Identity, Runner, SharedRules, Verifier, VerifierParts};
 use serde_json::Value;
 
+use super::health;
 use crate::tally::{Counts, Tally};
 
 /// The parts that the admin door acts upon.
@@ -40,6 +42,8 @@ pub struct Controls {
     pub instance: InstanceId,
     /// What keeps bodies at hand.
     pub cache: Option<Arc<Cache>>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// What checks the invariants of this catalog and these backends.
@@ -54,11 +58,7 @@ pub fn verifier(catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, identity: &Arc<Ident
 
 impl Controls {
     fn backend(&self, books: &Books, written_off: &[(BackendName, u64)], counts: Option<&Counts>) -> BackendStatus {
-        let standing = self.fleet.standing(&books.backend);
-        let frozen = match &standing {
-            Some(standing) => standing.frozen.clone(),
-            None => Some("not configured".to_owned()),
-        };
+        let health = health::of(&self.fleet, &books.backend, self.clock.now());
         BackendStatus {
             name: books.backend.to_string(),
             used: books.used_bytes,
@@ -67,9 +67,8 @@ impl Controls {
             written_off: written_off.iter().find(|(name, _)| *name == books.backend).map_or(0, |(_, bytes)| *bytes),
             reserved: books.reserved_bytes,
             objects: counts.and_then(|counts| counts.locations(&books.backend)),
-            health: if frozen.is_some() { Health::Frozen } else { Health::Ok },
-            frozen,
             draining: false,
+            ..health
         }
     }
 
@@ -108,6 +107,7 @@ impl Controls {
             queues,
             cache: self.cache.as_deref().map(cache),
             workers: self.views().await?,
+            warnings: health::unconfigured(&books, &self.fleet).map(|(_, warning)| warning).collect(),
         })
     }
 }
@@ -150,10 +150,11 @@ fn oldest_due(due: OldestDue) -> OldestDueStatus {
 
 #[async_trait]
 impl Readiness for Controls {
-    /// Ready means that the catalog answers: a backend that is away is an error of the requests
-    /// that need it, and the others go on.
-    async fn ready(&self) -> bool {
-        self.catalog.books().await.is_ok()
+    /// Ready means that the catalog answers and that some backend was readable within the last half minute: a backend
+    /// that is away is an error of the requests that need it, and the others go on.
+    async fn ready(&self) -> ReadyReport {
+        let catalog = self.catalog.books().await.is_ok();
+        health::readiness(&self.fleet, catalog, self.clock.now())
     }
 }
 

@@ -13,14 +13,16 @@ use s3o_catalog::{
     PostgresOptions, ProcessLocks, Sqlite, SqliteOptions,
 };
 use s3o_engine::{Engine, EngineParts, Settings};
-use s3o_workers::{Identity, IdentityParts, Runner, RunnerParts};
+use s3o_workers::{Identity, IdentityParts, Prober, Runner, RunnerParts};
 
 use super::undo::DatabaseFiles;
 use super::{DRAIN_MAX, Ground, workers};
 use crate::cli::Failure;
 use crate::config::{Config, Database, Shared};
 use crate::fleet::{self, Surroundings};
-use crate::gauges::BackendMeter;
+use crate::gauges::health::HealthGauges;
+use crate::gauges::{BackendMeter, CatalogGauges};
+use crate::tally::Tally;
 
 /// How long a request waits for a connection to the catalog.
 const CATALOG_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -87,6 +89,28 @@ pub(super) async fn identity(
         alarm: ground.audit.clone(),
         max_age: fleet::identity_ages(&config.backends),
     })))
+}
+
+/// The gauges of the catalog and of the backends' health.
+pub(super) fn gauges(
+    catalog: &Arc<Catalog>,
+    tally: &Arc<Tally>,
+    fleet: &Arc<Fleet>,
+    ground: &Ground,
+) -> HealthGauges<CatalogGauges> {
+    ground.with_registry(|registry| {
+        let of_catalog = CatalogGauges::register(registry, (Arc::clone(catalog), Arc::clone(tally)));
+        HealthGauges::register(registry, (Arc::clone(fleet), Arc::clone(&ground.clock)), of_catalog)
+    })
+}
+
+pub(super) fn prober(config: &Config, fleet: &Arc<Fleet>, identity: &Arc<Identity>, ground: &Ground) -> Prober {
+    Prober {
+        fleet: Arc::clone(fleet),
+        identity: Arc::clone(identity),
+        clock: Arc::clone(&ground.clock),
+        intervals: s3o_model::shared::Shared::new(fleet::probe_intervals(config)),
+    }
 }
 
 /// The cache, where one is wanted. Nothing is connected yet.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use s3o_backend::Fleet;
-use s3o_catalog::{Catalog, Cleanups as _, DeadLetters as _, QueuedCleanup};
+use s3o_catalog::{Catalog, Cleanups as _, DeadLetters as _, Finding, FindingSelection, Findings as _, QueuedCleanup};
 use s3o_model::cleanup::Selection;
 use s3o_model::dead_letter::DeadLetter;
 use s3o_model::ids::DeadLetterId;
@@ -51,6 +51,13 @@ fn letter(letter: &DeadLetter) -> Value {
     })
 }
 
+fn finding(finding: &Finding) -> Value {
+    json!({
+        "id": finding.id, "kind": finding.kind, "backend": finding.backend, "physical_key": finding.physical_key,
+        "size_bytes": finding.size_bytes, "detail": finding.detail, "created_at": finding.created_at.to_string(),
+    })
+}
+
 fn told(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
@@ -65,6 +72,11 @@ impl QueueControl for Controls {
     async fn dead_letters(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<Value>, String> {
         let letters = self.catalog.dead_letters(which, after, limit).await.map_err(told)?;
         Ok(letters.iter().map(letter).collect())
+    }
+
+    async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Value>, String> {
+        let found = self.catalog.findings(which, after, limit).await.map_err(told)?;
+        Ok(found.iter().map(finding).collect())
     }
 
     async fn dispose_one(&self, disposal: Disposal, id: DeadLetterId) -> Result<Option<Disposed>, String> {

@@ -6,10 +6,11 @@ use s3o_backend::Fleet;
 use s3o_catalog::{Buckets as _, Catalog, Quotas as _};
 use s3o_engine::Engine;
 use s3o_model::names::BackendName;
+use s3o_model::shared::Shared;
 use s3o_server::admin::AdminToken;
 use s3o_server::audit::Cause;
 use s3o_server::s3::{Keys, SharedKeys};
-use s3o_workers::{Identity, Runner};
+use s3o_workers::{Identity, ProbeIntervals, Runner};
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
@@ -30,6 +31,7 @@ pub(super) struct Reload {
     pub engine: Engine,
     pub runner: Arc<Runner>,
     pub tally: Arc<Tally>,
+    pub probe_intervals: Shared<ProbeIntervals>,
     pub keys: SharedKeys,
     pub token: AdminToken,
     pub store: CredentialStore,
@@ -68,6 +70,10 @@ impl Reload {
         self.token.replace(config.admin.token.as_deref().unwrap_or_default());
         self.engine.resettle(open::engine_settings(&config), config.buckets.clone());
         self.ground.lifecycle_rules.replace(config.lifecycle.rules.iter().cloned().collect()).await;
+        self.probe_intervals.replace(crate::fleet::probe_intervals(&config));
+        for backend in self.fleet.backends() {
+            self.fleet.suspect(backend.name());
+        }
         self.tally.resettle(config.cleanup.multipart_stale_timeout);
         self.runner.replace(workers::all(&workers::Parts {
             config: &config,

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use s3o_model::cleanup::Selection;
 use s3o_model::ids::DeadLetterId;
-use s3o_workers::{Bounds, Disposal, Disposed};
+use s3o_workers::{Bounds, Disposal, Disposed, FindingSelection};
 use serde_json::Value;
 
 use super::status::Status;
@@ -11,8 +11,17 @@ use super::status::Status;
 /// Tells whether requests can be served.
 #[async_trait]
 pub trait Readiness: Send + Sync {
+    /// Whether they can, and what is unavailable.
+    async fn ready(&self) -> ReadyReport;
+}
+
+/// Whether requests can be served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadyReport {
     /// Whether they can.
-    async fn ready(&self) -> bool;
+    pub ready: bool,
+    /// Names of what is unavailable, such as `backend disk: away`. Shown without a token: no causes.
+    pub unavailable: Vec<String>,
 }
 
 /// Tells how the whole is.
@@ -79,6 +88,9 @@ pub trait QueueControl: Send + Sync {
 
     /// Dead letters behind a number, in their order, as objects with their `id`.
     async fn dead_letters(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<Value>, String>;
+
+    /// Findings with numbers above `after`, in ascending order, as objects with their `id`.
+    async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Value>, String>;
 
     /// Disposes of one dead letter; `None` where there is none of that number.
     async fn dispose_one(&self, disposal: Disposal, id: DeadLetterId) -> Result<Option<Disposed>, String>;

@@ -7,6 +7,7 @@ mod auth;
 mod backends;
 mod control;
 mod error;
+mod findings;
 mod health;
 mod json_errors;
 mod lifecycle;
@@ -30,8 +31,8 @@ use crate::audit::Audit;
 
 pub use auth::AdminToken;
 pub use control::{
-    AcceptError, BackendControl, InvalidLevel, LifecycleControl, LogLevel, QueueControl, Readiness, StatusSource,
-    VerifyControl, WorkerControl, WorkerError,
+    AcceptError, BackendControl, InvalidLevel, LifecycleControl, LogLevel, QueueControl, Readiness, ReadyReport,
+    StatusSource, VerifyControl, WorkerControl, WorkerError,
 };
 pub(crate) use error::AdminError;
 pub use metrics::{MetricsPage, Refresh};
@@ -82,6 +83,7 @@ pub fn router(parts: AdminParts) -> Router {
         .route("/dlq/discard", post(queues::discard_all))
         .route("/dlq/{id}/retry", post(queues::retry))
         .route("/dlq/{id}/discard", post(queues::discard))
+        .route("/findings", get(findings::list))
         .route("/lifecycle/preview", get(lifecycle::preview))
         .route("/verify", get(verify::progress).post(verify::run))
         .route("/audit", get(trail::show))

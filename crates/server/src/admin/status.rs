@@ -26,6 +26,8 @@ pub struct Status {
     pub cache: Option<CacheStatus>,
     /// What happens by itself.
     pub workers: Vec<Value>,
+    /// Conditions that need an operator.
+    pub warnings: Vec<String>,
 }
 
 /// How a backend is; sizes in bytes.
@@ -49,19 +51,29 @@ pub struct BackendStatus {
     pub health: Health,
     /// Why it takes no writes.
     pub frozen: Option<String>,
+    /// Since when it is away, in RFC 3339.
+    pub since: Option<String>,
+    /// The error of the last probe, while it is away.
+    pub error: Option<String>,
+    /// It has no space for bodies of this size and above, while it is full.
+    pub full_from: Option<u64>,
     /// Whether it is being emptied.
     pub draining: bool,
 }
 
-/// Whether a backend takes writes.
+/// Health of a backend as the answering instance sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// It does.
     #[default]
     Ok,
-    /// It does not, until it was reached or accepted.
+    /// It does not answer.
+    Away,
+    /// It takes no writes until it is reached or accepted.
     Frozen,
+    /// It reported that it has no space left.
+    Full,
 }
 
 /// How a bucket is.

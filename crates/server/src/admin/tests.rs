@@ -16,8 +16,8 @@ use tower::ServiceExt as _;
 
 use super::{
     AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, InvalidLevel, LifecycleControl, LogLevel,
-    MetricsPage, QueueControl, Readiness, Refresh, Status, StatusSource, VerifyControl, WorkerControl, WorkerError,
-    router,
+    MetricsPage, QueueControl, Readiness, ReadyReport, Refresh, Status, StatusSource, VerifyControl, WorkerControl,
+    WorkerError, router,
 };
 use crate::audit::{Audit, Filter};
 
@@ -73,8 +73,9 @@ impl LogLevel for House {
 
 #[async_trait]
 impl Readiness for House {
-    async fn ready(&self) -> bool {
-        self.ready.load(Ordering::SeqCst)
+    async fn ready(&self) -> ReadyReport {
+        let ready = self.ready.load(Ordering::SeqCst);
+        ReadyReport { ready, unavailable: if ready { vec![] } else { vec!["backend disk: away".into()] } }
     }
 }
 

@@ -46,6 +46,10 @@ pub fn refuse(error: Error) -> Refusal {
             tracing::warn!(why, "answered service unavailable");
             Refusal::new("ServiceUnavailable").with_header(RETRY_AFTER, "1")
         }
+        Error::Unavailable { trouble, detail } => {
+            tracing::warn!(%trouble, detail, "request failed, backend unavailable");
+            Refusal::because("ServiceUnavailable", trouble.to_string()).with_header(RETRY_AFTER, "1")
+        }
         Error::Damaged(why) => internal("stored bytes are damaged", &why),
         Error::Internal(why) => internal("internal error", &why),
     }
@@ -87,7 +91,7 @@ fn refuse_parts(refused: &PartsRefused) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::{CHUNK_SIGNATURE, PAYLOAD_HASH, refuse};
-    use s3o_engine::{BodyError, Error};
+    use s3o_engine::{BackendTrouble, BodyError, Error};
     use s3o_model::clock::Timestamp;
     use s3o_model::etag::ETag;
     use s3o_model::expiry::ExpiryRefused;
@@ -131,6 +135,19 @@ mod tests {
     #[test]
     fn what_is_away_says_when_to_come_back() {
         assert_eq!(refuse(Error::Away("db".into())).headers["retry-after"], "1");
+    }
+
+    #[test]
+    fn unavailable_backend_is_named_by_its_trouble_and_nothing_else() {
+        for (trouble, message) in [
+            (BackendTrouble::Unreachable, "backend unreachable"),
+            (BackendTrouble::Frozen, "backend frozen"),
+            (BackendTrouble::NotConfigured, "backend not configured"),
+        ] {
+            let refusal = refuse(Error::Unavailable { trouble, detail: "disk: /srv/secret".into() });
+            assert_eq!((refusal.code.as_ref(), refusal.status.as_u16()), ("ServiceUnavailable", 503));
+            assert_eq!((refusal.message.as_ref(), refusal.headers["retry-after"].as_bytes()), (message, &b"1"[..]));
+        }
     }
 
     #[test]

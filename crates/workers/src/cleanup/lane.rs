@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, join};
 use s3o_backend::SharedBackend;
 use s3o_catalog::{ClaimedCleanups, Settlement};
 use s3o_model::claim::Claimant;
-use s3o_model::cleanup::judge;
+use s3o_model::cleanup::{Cleanup as Row, Outcome, Reason, judge};
 use s3o_model::ids::ClaimToken;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -86,6 +86,7 @@ impl<'a> Lane<'a> {
             let outcome = judge(cleanup, attempt, at, &settings.retries, self.cleanup.entropy.next_unit());
             settlements.push(Settlement { id: cleanup.id, outcome });
         }
+        self.record_freed(&claimed, &settlements);
         self.learn(settlements.iter().any(|settlement| settlement.outcome.leaves()));
         // The backend has nothing more to do for this batch.
         drop(hand);
@@ -98,6 +99,17 @@ impl<'a> Lane<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A delete may have made space on a backend that reported none. The remains of writes that failed do not count:
+    /// their delete frees nothing that the next write could use.
+    fn record_freed(&self, claimed: &[Row], settlements: &[Settlement]) {
+        let freed = |(row, settlement): (&Row, &Settlement)| {
+            settlement.outcome == Outcome::Done && row.reason != Reason::PutOrphan.as_str()
+        };
+        if claimed.iter().zip(settlements).any(freed) {
+            self.cleanup.fleet.record_freed(self.backend.name());
+        }
     }
 
     /// Whether a batch got rows out of the queue tells how many the backend is given at once.

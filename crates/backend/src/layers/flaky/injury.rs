@@ -25,7 +25,8 @@ pub(super) fn without_effect(fault: Fault) -> Option<Error> {
         | Fault::Cut(_)
         | Fault::PartialBatch
         | Fault::Wrong404
-        | Fault::ShortPage => None,
+        | Fault::ShortPage
+        | Fault::NoSpace(_) => None,
     }
 }
 
@@ -54,6 +55,19 @@ pub(super) fn cut(body: ByteStream, after_bytes: u64) -> ByteStream {
         let passed = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
         Some((item, (Some(body), left - passed)))
     }))
+}
+
+/// Reads this many bytes of a body, then reports a full store.
+pub(super) async fn no_space(mut body: ByteStream, after_bytes: u64) -> Error {
+    let mut taken = 0;
+    while taken < after_bytes {
+        match body.next().await {
+            Some(Ok(chunk)) => taken += chunk.len() as u64,
+            Some(Err(error)) => return error.into(),
+            None => break,
+        }
+    }
+    Error::NoRoom("injected: no space left".to_owned())
 }
 
 /// A body that the fault breaks on the way in, and what the caller is told of it.

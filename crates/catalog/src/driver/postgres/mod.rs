@@ -5,6 +5,7 @@ mod dialect;
 #[cfg(test)]
 pub(crate) mod facts;
 mod migrate;
+mod reason;
 mod run;
 pub(crate) mod tls;
 mod value;
@@ -51,6 +52,8 @@ pub struct PostgresOptions {
 /// An open PostgreSQL catalog.
 pub struct Postgres {
     pool: Pool,
+    /// Where it is, for messages.
+    place: String,
     dialect: Dialect,
     clock: Option<Arc<dyn Clock>>,
     units: AtomicU64,
@@ -61,14 +64,22 @@ pub struct Postgres {
 impl Postgres {
     /// Connects and brings the schema up to date; safe when several instances do so at once.
     pub async fn open(options: &PostgresOptions) -> Result<Self, Error> {
-        let pool = pool(options)?;
-        let mut client = pool.get().await.map_err(away)?;
+        let (pool, place) = (pool(options)?, reason::place(&options.url));
+        let mut client = pool.get().await.map_err(|error| reason::no_connection(&place, &error))?;
         migrate::migrate(&mut client).await?;
         drop(client);
         let (units, commits, rows_read) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let clock = options.clock.clone();
         let dialect = Dialect::new(if clock.is_some() { Now::Bound } else { Now::Database });
-        Ok(Self { pool, dialect, clock, units, commits, rows_read })
+        Ok(Self { pool, place, dialect, clock, units, commits, rows_read })
+    }
+
+    /// Connects, asks for an answer and changes nothing.
+    pub async fn try_connection(options: &PostgresOptions) -> Result<(), Error> {
+        let (pool, place) = (pool(options)?, reason::place(&options.url));
+        let client = pool.get().await.map_err(|error| reason::no_connection(&place, &error))?;
+        let answered = client.simple_query("SELECT 1").await.map(drop);
+        answered.map_err(|error| Error::Away(format!("{place}: {}", reason::chain(&error))))
     }
 
     /// What a bound clock shows; nothing reads it otherwise.
@@ -77,7 +88,7 @@ impl Postgres {
     }
 
     async fn connection(&self) -> Result<Object, Error> {
-        self.pool.get().await.map_err(away)
+        self.pool.get().await.map_err(|error| reason::no_connection(&self.place, &error))
     }
 }
 
@@ -94,10 +105,6 @@ fn pool(options: &PostgresOptions) -> Result<Pool, Error> {
         .runtime(Runtime::Tokio1)
         .build()
         .map_err(|error| Error::Internal(error.to_string()))
-}
-
-fn away(error: impl std::fmt::Display) -> Error {
-    Error::Away(error.to_string())
 }
 
 #[async_trait]

@@ -186,7 +186,8 @@ fn translate(error: &tokio_postgres::Error) -> Failure {
 }
 
 fn describe(error: &tokio_postgres::Error) -> String {
-    error
-        .as_db_error()
-        .map_or_else(|| error.to_string(), |database| format!("{}: {}", database.code().code(), database.message()))
+    error.as_db_error().map_or_else(
+        || super::reason::chain(error),
+        |database| format!("{}: {}", database.code().code(), database.message()),
+    )
 }

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 pub(crate) mod facts;
+mod header;
 mod open;
 mod readers;
 mod statement;
@@ -21,6 +22,7 @@ use super::{Driver, Effort};
 use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Unit};
 
+pub use header::check_sqlite;
 use readers::Readers;
 use writer::Writer;
 

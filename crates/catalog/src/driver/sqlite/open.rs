@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::migrations;
 
 /// "s3o" and a version of the file's layout; marks a database as ours.
-const APPLICATION_ID: i64 = 0x7333_6F01;
+pub(super) const APPLICATION_ID: i64 = 0x7333_6F01;
 
 /// An opened database.
 pub(super) struct Opened {

@@ -2,7 +2,7 @@
 
 use s3o_model::cleanup::Selection;
 use s3o_model::ids::DeadLetterId;
-use s3o_workers::{Bounds, Disposal, Disposed, Event, Kept};
+use s3o_workers::{Bounds, Disposal, Disposed, Event, FindingSelection, Kept};
 
 use super::{Arc, BEARER, Filter, House, QueueControl, StatusCode, Value, ask, async_trait, code, json, parsed};
 
@@ -42,6 +42,12 @@ impl QueueControl for House {
         let letters = self.letters.lock().unwrap();
         let shown = letters.iter().filter(|(id, _)| *id > after && !elsewhere).take(limit);
         Ok(shown.map(|(id, _)| json!({"id": id, "backend": "disk"})).collect())
+    }
+
+    async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Value>, String> {
+        let found = ["written_off", "absent_after_accept"].into_iter().zip(1..);
+        let wanted = found.filter(|(kind, id)| *id > after && which.kind.as_deref().is_none_or(|only| only == *kind));
+        Ok(wanted.take(limit).map(|(kind, id)| json!({"id": id, "kind": kind})).collect())
     }
 
     async fn dispose_one(&self, disposal: Disposal, id: DeadLetterId) -> Result<Option<Disposed>, String> {
@@ -143,4 +149,18 @@ async fn what_is_not_understood_changes_nothing() {
     assert_eq!(left(&house), [1, 2, 3]);
     let (status, body) = ask(&house, "GET", "/admin/api/cleanup-queue", BEARER).await;
     assert_eq!((status, code(&body).as_str()), (StatusCode::SERVICE_UNAVAILABLE, "away"));
+}
+
+#[tokio::test]
+async fn findings_are_listed_in_pages_and_by_kind() {
+    let house = Arc::new(House::default());
+    let page = async |query: &str| parsed(ask(&house, "GET", &format!("/admin/api/findings?{query}"), BEARER).await);
+    assert_eq!(page("limit=1").await, json!({"items": [{"id": 1, "kind": "written_off"}], "next": "1"}));
+    let second = json!({"items": [{"id": 2, "kind": "absent_after_accept"}], "next": null});
+    assert_eq!(page("after=1").await, second);
+    assert_eq!(page("kind=absent_after_accept").await, second);
+    for query in ["after=x", "colour=red", "kind=%00"] {
+        let (status, _) = ask(&house, "GET", &format!("/admin/api/findings?{query}"), BEARER).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{query}");
+    }
 }

@@ -1,0 +1,47 @@
+//! `s3o findings`.
+
+use serde_json::Value;
+
+use super::connection::Connection;
+use super::table::{Table, bytes, cell};
+use crate::cli::Failure;
+
+/// Shows a page of the findings.
+pub fn list(connection: &Connection, query: &[(&str, &str)], json: bool) -> Result<(), Failure> {
+    let page = connection.get_where(&["findings"], query)?;
+    if json {
+        println!("{page}");
+    } else {
+        print!("{}", render(&page));
+    }
+    Ok(())
+}
+
+fn render(page: &Value) -> String {
+    let mut table = Table::new(&["ID", "KIND", "BACKEND", "SIZE", "CREATED", "PHYSICAL KEY", "DETAIL"]);
+    for item in page["items"].as_array().into_iter().flatten() {
+        let mut row = ["id", "kind", "backend"].map(|field| cell(&item[field])).to_vec();
+        row.push(bytes(&item["size_bytes"]));
+        row.extend(["created_at", "physical_key", "detail"].map(|field| cell(&item[field])));
+        table.row(row);
+    }
+    let more = page["next"].as_str().map(|next| format!("more: --after {next}\n"));
+    format!("{}{}", table.render(), more.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+    use serde_json::json;
+
+    #[test]
+    fn findings_are_shown_for_people() {
+        let page = json!({"items": [{"id": 7, "kind": "written_off", "backend": "disk", "size_bytes": 2048,
+            "created_at": "2026-01-01T00:00:00Z", "physical_key": "b/k~1", "detail": "still there"}], "next": "7"});
+        let text = render(&page);
+        for part in ["7", "written_off", "disk", "2.0 KiB", "2026-01-01T00:00:00Z", "b/k~1", "still there", "--after 7"]
+        {
+            assert!(text.contains(part), "{part} not in\n{text}");
+        }
+    }
+}

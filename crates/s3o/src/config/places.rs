@@ -1,0 +1,170 @@
+//! Two settings that name one place: folders inside each other, one bucket twice, one address for two listeners.
+//!
+//! Two backends in one place would share an identity object and count each other's bytes as foreign.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Component, Path, PathBuf};
+
+use super::Config;
+use super::read::Section;
+
+/// Notes backends and listeners that use the same place.
+pub(super) fn check(root: &Section<'_>, config: &Config) {
+    if collide(config.server.listen, config.admin.listen) {
+        let message = format!("{} is used by server.listen as well", config.admin.listen);
+        root.section("admin").fault("listen", message);
+    }
+    let mut seen: Vec<(usize, Place)> = Vec::new();
+    for (position, entry) in root.list("backends").into_iter().enumerate() {
+        let Some((field, place)) = Place::of(&entry) else { continue };
+        for (earlier, other) in &seen {
+            if let Some(relation) = place.relation(other) {
+                entry.fault(field, format!("{relation} backends[{earlier}]; every backend needs a place of its own"));
+            }
+        }
+        seen.push((position, place));
+    }
+}
+
+/// Where a backend keeps its bytes, in a form that can be compared.
+enum Place {
+    Folder(PathBuf),
+    Bucket { host: String, bucket: String },
+}
+
+impl Place {
+    fn of(entry: &Section<'_>) -> Option<(&'static str, Self)> {
+        match entry.text("kind")?.as_str() {
+            "fs" => Some(("root", Self::Folder(resolved(Path::new(&entry.text("root")?))))),
+            "s3" => {
+                let host = host_and_port(&entry.text("endpoint")?)?;
+                Some(("bucket", Self::Bucket { host, bucket: entry.text("bucket")? }))
+            }
+            _ => None,
+        }
+    }
+
+    fn relation(&self, other: &Self) -> Option<&'static str> {
+        match (self, other) {
+            (Self::Folder(mine), Self::Folder(theirs)) if mine == theirs => Some("is the same folder as that of"),
+            (Self::Folder(mine), Self::Folder(theirs)) if mine.starts_with(theirs) => Some("lies inside the folder of"),
+            (Self::Folder(mine), Self::Folder(theirs)) if theirs.starts_with(mine) => Some("contains the folder of"),
+            (Self::Bucket { host, bucket }, Self::Bucket { host: other_host, bucket: other_bucket })
+                if host == other_host && bucket == other_bucket =>
+            {
+                Some("is the same bucket at the same endpoint as that of")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An absolute path without `.` and `..`, with symbolic links resolved as far as the path exists.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut plain = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+        if let Ok(real) = plain.canonicalize() {
+            plain = real;
+        }
+    }
+    plain
+}
+
+/// Host and port of a URL in lower case; the port of the scheme where none is given.
+fn host_and_port(endpoint: &str) -> Option<String> {
+    let (scheme, rest) = endpoint.split_once("://")?;
+    let authority = rest.split('/').next()?.to_ascii_lowercase();
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let port = if scheme == "https" { 443 } else { 80 };
+    Some(if has_port { authority } else { format!("{authority}:{port}") })
+}
+
+/// Whether two listeners cannot both have their address. Port 0 is a different port each time.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |all: IpAddr, ip: IpAddr| all.is_unspecified() && (all.is_ipv6() || ip.is_ipv4());
+    let (first, second) = (one.ip(), other.ip());
+    one.port() != 0 && one.port() == other.port() && (first == second || covers(first, second) || covers(second, first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    fn faults(text: &str) -> Vec<String> {
+        match Config::parse(text, |_| None) {
+            Ok(_) => vec![],
+            Err(faults) => faults.to_string().lines().map(str::to_owned).collect(),
+        }
+    }
+
+    fn folders(first: &str, second: &str) -> Vec<String> {
+        faults(&format!("backends: [{{name: a, kind: fs, root: {first}}}, {{name: b, kind: fs, root: {second}}}]"))
+    }
+
+    fn bucket(name: &str, endpoint: &str, bucket: &str) -> String {
+        format!(
+            "{{name: {name}, kind: s3, endpoint: '{endpoint}', bucket: {bucket}, access_key_id: a, secret_access_key: s}}"
+        )
+    }
+
+    #[test]
+    fn same_and_nested_roots_are_refused_with_their_path() {
+        for (first, second, relation) in [
+            ("/srv/x", "/srv/./y/../x/", "is the same folder"),
+            ("/srv/x", "/srv/x/deep/er", "lies inside the folder"),
+            ("/srv/x/y", "/srv/x", "contains the folder"),
+        ] {
+            let found = folders(first, second);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].starts_with(&format!("backends[1].root: {relation}")), "{found:?}");
+            assert!(found[0].contains(" of backends[0];"), "{found:?}");
+        }
+        assert_eq!(folders("/srv/x", "/srv/xy"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn symbolic_link_to_the_same_folder_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::create_dir(&real).expect("created");
+        std::os::unix::fs::symlink(&real, &link).expect("linked");
+        let found = folders(&real.display().to_string(), &link.join("deep").display().to_string());
+        assert!(found[0].contains("lies inside the folder of backends[0]"), "{found:?}");
+    }
+
+    #[test]
+    fn same_endpoint_and_bucket_are_refused() {
+        let pair = |first: String, second: String| faults(&format!("backends: [{first}, {second}]"));
+        let found = pair(bucket("a", "https://S3.example.com/", "x"), bucket("b", "https://s3.example.com:443", "x"));
+        assert!(found[0].starts_with("backends[1].bucket: is the same bucket"), "{found:?}");
+        let others = [bucket("b", "https://s3.example.com", "y"), bucket("b", "https://s3.example.com:444", "x")];
+        for other in others {
+            assert_eq!(pair(bucket("a", "https://s3.example.com", "x"), other), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn equal_listen_addresses_are_refused() {
+        let listen = |server: &str, admin: &str| {
+            let disk = "backends: [{name: a, kind: fs, root: /srv/x}]";
+            faults(&format!("server: {{listen: '{server}'}}\nadmin: {{listen: '{admin}'}}\n{disk}"))
+        };
+        for (server, admin) in
+            [("127.0.0.1:9000", "127.0.0.1:9000"), ("0.0.0.0:9000", "127.0.0.1:9000"), ("10.0.0.1:9000", "[::]:9000")]
+        {
+            let found = listen(server, admin);
+            assert_eq!(found, [format!("admin.listen: {admin} is used by server.listen as well")]);
+        }
+        for (server, admin) in [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9000", "127.0.0.2:9000")] {
+            assert_eq!(listen(server, admin), Vec::<String>::new());
+        }
+    }
+}
