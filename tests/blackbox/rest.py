@@ -7,8 +7,9 @@ import seaweed
 from polling import eventually
 
 SETTLE_SECONDS = 30
-# s3o's own on every backend: its mark, and what an attach that was cut off tried out, which a later one sweeps.
-IDENTITY, CANARIES = ".s3o/identity.json", ".s3o/probe/"
+# s3o's own on every backend: its identity, the objects of its marks, and what an attach that was cut off tried out,
+# which a later one sweeps.
+IDENTITY, MARKS, CANARIES = ".s3o/identity.json", ".s3o/marks/", ".s3o/probe/"
 # Graces and intervals short enough that a test can wait for all of them.
 QUICK = {
     "write_path": {
@@ -35,7 +36,7 @@ OWED = {
 def stored_on(backend):
     """Everything of ours on a backend, but for what s3o keeps there for itself."""
     found = files_below(backend["root"]) if backend["kind"] == "fs" else objects_in(backend)
-    return {key for key in found if key != IDENTITY and not key.startswith(CANARIES)}
+    return {key for key in found if key != IDENTITY and not key.startswith((MARKS, CANARIES))}
 
 
 def files_below(root):

@@ -96,8 +96,11 @@ class Server(Endpoint):
                 for name, grant in GRANTS.items()
             ],
             "backends": [backend or {"name": "disk", "kind": "fs", "root": str(self.root)}],
+            # Deletes begin at once: a test that is about the time after a start says so.
+            "identity": {"delete_delay": "0s"},
             **(settings or {}),
         }
+        self.config["identity"].setdefault("delete_delay", "0s")
         if self.config["backends"][0]["kind"] == "fs":
             self.root = Path(self.config["backends"][0]["root"])
             self.root.mkdir(parents=True, exist_ok=True)
@@ -180,9 +183,9 @@ class Server(Endpoint):
         return self.database.rows(sql)
 
     def files(self):
-        """Every file below the folder backend's root, but for its identity mark."""
+        """Every file below the folder backend's root, but for its identity and the objects of its marks."""
         found = {str(path.relative_to(self.root)) for path in self.root.rglob("*") if not path.is_dir()}
-        return found - {".s3o/identity.json"}
+        return {name for name in found if name != ".s3o/identity.json" and not name.startswith(".s3o/marks/")}
 
     def status_kib(self, field):
         """A memory figure of the process, such as VmHWM."""

@@ -36,6 +36,7 @@ QUESTIONS = [
     ("POST", "/workers/cleanup/pause"),
     ("POST", "/workers/cleanup/resume"),
     ("POST", "/backends/disk/accept"),
+    ("POST", "/backends/disk/dismiss?host=nobody"),
     ("GET", "/cleanup-queue"),
     ("GET", "/dlq"),
     ("POST", "/dlq/retry"),
@@ -205,7 +206,13 @@ class TestCommands:
         assert command(server, "workers", "resume", "cleanup").returncode == 0
 
     def test_backend_accept(self, server):
-        accepted = command(server, "backend", "accept", "disk")
+        shown = command(server, "backend", "accept", "disk")
+        assert shown.returncode == 1 and "nothing was changed" in shown.stderr, shown
+        status, view = ask(server, "POST", "/backends/disk/accept")
+        assert status == 409 and {"expected", "found", "hash", "instances", "queued_deletes", "newest_missing"} <= set(view)
+        assert view["hash"] in shown.stdout and view["found"]["mark"] == view["expected"]["mark"]
+        assert ask(server, "POST", "/backends/disk/accept?found=another")[0] == 409
+        accepted = command(server, "backend", "accept", "disk", "--found", view["hash"])
         assert (accepted.returncode, accepted.stdout) == (0, "disk: accepted\n"), accepted
         events = [line["event"] for line in ask(server, "GET", "/audit")[1]["items"]]
         assert events[-2:] == ["backend.accepted", "admin.backends.accept"]

@@ -1,7 +1,6 @@
 //! The whole S3 door over a store in memory, with a few things in it, and made anew once a request
 //! has changed anything: what an input does never depends on the ones before it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use s3o_model::shared::Shared;
 use s3o_server::audit::Audit;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Access, AccessKey, Keys, S3Options, Service, SharedKeys};
-use s3o_workers::{Budget, Identity, IdentityParts};
+use s3o_workers::{Budget, Identity, IdentityParts, IdentitySettings};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -239,12 +238,14 @@ async fn open_engine(
     let fleet = Arc::new(Fleet::new(vec![memory.clone()]).expect("a fleet"));
     let identity = Identity::new(IdentityParts {
         identities: catalog.clone(),
+        records: catalog.clone(),
         fleet: fleet.clone(),
         ids: ids.clone(),
         clock: clock.clone(),
         cluster: catalog.cluster_id("cluster").await.expect("a cluster"),
+        host: "host:9000".to_owned(),
         alarm: Arc::new(()),
-        max_age: HashMap::default(),
+        settings: IdentitySettings::default(),
     });
     assert!(identity.attach().await, "attached");
     let engine = Engine::new(EngineParts {

@@ -185,4 +185,12 @@ impl Backend for Bent {
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
         self.disk().write_own(key, body).await
     }
+
+    async fn place_changed(&self) -> bool {
+        self.disk().place_changed().await
+    }
+
+    async fn reopen_place(&self) -> Result<(), Error> {
+        self.disk().reopen_place().await
+    }
 }

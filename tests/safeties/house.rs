@@ -19,7 +19,8 @@ use s3o_model::names::{BackendName, BucketName};
 use s3o_model::object::Attributes;
 use s3o_model::recovery::Recovery;
 use s3o_workers::{
-    Budget, Cleanup, CleanupSettings, Identity, IdentityParts, Pace, PendingReaper, ReaperSettings, Report, Worker,
+    Budget, Cleanup, CleanupSettings, Identity, IdentityParts, IdentitySettings, Pace, PendingReaper, ReaperSettings,
+    Report, Worker,
 };
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -164,12 +165,17 @@ impl House {
         let fleet = Arc::new(Fleet::new(vec![bent.clone()]).expect("a fleet"));
         let identity = Arc::new(Identity::new(IdentityParts {
             identities: catalog.clone(),
+            records: catalog.clone(),
             fleet: fleet.clone(),
             ids: ids.clone(),
             clock: clock.clone(),
             cluster: catalog.cluster_id("cluster").await.expect("a cluster"),
+            host: "host:9000".to_owned(),
             alarm: Arc::new(()),
-            max_age: HashMap::from([(name, plan.identity_age)]),
+            settings: IdentitySettings {
+                max_age: HashMap::from([(name, plan.identity_age)]),
+                ..IdentitySettings::default()
+            },
         }));
         assert!(identity.attach().await, "attached");
         let instance = InstanceId::new(ids.fresh());

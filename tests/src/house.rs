@@ -11,7 +11,7 @@ use futures_util::stream::unfold;
 use s3o_backend::Memory;
 use s3o_backend::layers::Flaky;
 use s3o_cache::CacheSettings;
-use s3o_catalog::unit::Unit;
+use s3o_catalog::unit::{Row, Statement, Unit};
 use s3o_catalog::{Catalog, Cleanups, Driver, Mode};
 use s3o_engine::multipart::{UploadRef, UploadsQuery};
 use s3o_engine::{
@@ -147,6 +147,11 @@ impl House {
         let mut report = Report::default();
         self.process.cleanup_over(cleanups).tick(&mut report).await.expect("a tick");
         report
+    }
+
+    /// Rows of the catalog.
+    pub async fn rows(&self, sql: &'static str) -> Vec<Row> {
+        self.driver.read(Statement::new(sql, vec![])).await.expect("rows")
     }
 
     /// Changes rows behind everybody's back.

@@ -1,6 +1,5 @@
 //! What a crash ends: the engine and the workers of one process.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +16,9 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    Budget, Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Expiry, Identity, IdentityParts, Lifecycle, Pace,
-    PendingReaper, QuotaAudit, ReaperSettings, SharedRules, Verifier, VerifierParts, Watchdog, WatchdogSettings,
-    Worker,
+    Budget, Cleanup, CleanupSettings, DeadLetterOffice, DriftGauge, Expiry, Identity, IdentityParts, IdentitySettings,
+    Lifecycle, Pace, PendingReaper, QuotaAudit, ReaperSettings, SharedRules, Verifier, VerifierParts, Watchdog,
+    WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
 
@@ -66,12 +65,14 @@ impl Process {
         let ids = IdSource::new(clock.clone(), entropy.clone());
         let identity = Arc::new(Identity::new(IdentityParts {
             identities: catalog.clone(),
+            records: catalog.clone(),
             fleet: fleet.clone(),
             ids: ids.clone(),
             clock: clock.clone(),
             cluster: catalog.cluster_id("cluster").await?,
+            host: "host:9000".to_owned(),
             alarm: Arc::new(()),
-            max_age: HashMap::default(),
+            settings: IdentitySettings::default(),
         }));
         let instance = InstanceId::new(ids.fresh());
         let cache = world.cache.map(|settings| CacheParts { settings, shared: None, clock: clock.clone() });

@@ -226,6 +226,18 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Writes or replaces a small object of s3o's own, durably.
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error>;
+
+    /// Whether the configured place leads to another store than the one that was opened, as after a
+    /// disk was exchanged. Until [`Backend::reopen_place`], only s3o's own objects can be read there.
+    async fn place_changed(&self) -> bool {
+        false
+    }
+
+    /// Opens what the configured place leads to now. Only for who lets nothing be written there
+    /// before the identity was compared.
+    async fn reopen_place(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Which part of which upload.

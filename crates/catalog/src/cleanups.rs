@@ -119,7 +119,8 @@ pub(crate) const CLAIM: &str = "WITH chosen AS MATERIALIZED (SELECT id FROM clea
      WHERE backend_name = $1 AND due >= $5 AND due <= :now AND token IS NULL ORDER BY due, id LIMIT $2 /*skip*/) \
      UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN (SELECT id FROM chosen) \
      RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
-     size_bytes, reason, claimed_at, due";
+     size_bytes, reason, claimed_at, due, \
+     (SELECT count(*) FROM backends b WHERE b.name = backend_name AND b.accepted_at > cleanup_queue.created_at)";
 
 const PAGE: &str = "SELECT id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
      size_bytes, reason, last_error, due, claimed_by, created_at FROM cleanup_queue WHERE id > $1 \
@@ -133,6 +134,11 @@ const BURY: &str = "INSERT INTO cleanup_dlq (original_id, backend_name, physical
      SELECT COALESCE(q.original_id, q.id), q.backend_name, q.physical_key, q.backend_version, q.backend_upload, \
      q.size_bytes, q.stripe, q.reason, q.attempts + 1, t.value ->> 1, q.absent_ok_after, q.created_at, :now \
      FROM json_each($1) t JOIN cleanup_queue q ON q.id = CAST(t.value ->> 0 AS BIGINT) WHERE q.token = $2";
+
+/// Notes rows of `$1` whose bytes were not on a backend that was accepted after they had to go.
+const NOTE_ABSENT: &str = "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
+     SELECT 'absent_after_accept', backend_name, physical_key, size_bytes, 'absent after accept', :now \
+     FROM cleanup_queue WHERE id IN NUMBERS($1) AND token = $2 ON CONFLICT (backend_name, physical_key, kind) DO NOTHING";
 
 /// Rows of `$1` (a list of ids) that still carry the token `$2`.
 macro_rules! settled {
@@ -158,7 +164,8 @@ fn claimed(rows: &[Row]) -> Result<ClaimedCleanups, Error> {
     let at = rows.first().map(|row| moment(row, 9)).transpose()?.unwrap_or(Timestamp::from_millis(0));
     let dues = rows.iter().map(|row| moment(row, 10)).collect::<Result<Vec<_>, _>>()?;
     let waited = dues.iter().min().map_or(Duration::ZERO, |due| at.since(*due));
-    Ok(ClaimedCleanups { cleanups: rows.iter().map(cleanup).collect::<Result<_, _>>()?, at, waited })
+    let claimed = |row: &Row| Ok(Cleanup { older_than_accept: row.int(11)? > 0, ..cleanup(row)? });
+    Ok(ClaimedCleanups { cleanups: rows.iter().map(claimed).collect::<Result<_, Error>>()?, at, waited })
 }
 
 fn queued(row: &Row) -> Result<QueuedCleanup, Error> {
@@ -182,6 +189,7 @@ fn cleanup(row: &Row) -> Result<Cleanup, Error> {
         absent_ok_after: row.opt_int(6)?.map(Timestamp::from_millis),
         size_bytes: row.size(7)?,
         reason: row.text(8)?.to_owned(),
+        older_than_accept: false,
     })
 }
 
@@ -190,6 +198,8 @@ fn cleanup(row: &Row) -> Result<Cleanup, Error> {
 struct Sorted<'a> {
     /// They are gone, and so are their bytes.
     done: Vec<i64>,
+    /// They are gone, and their bytes were not on a backend that an operator accepted meanwhile.
+    absent: Vec<i64>,
     /// They just lose their claim.
     freed: Vec<i64>,
     /// They come back later: id, delay, attempts spent, why.
@@ -204,6 +214,10 @@ impl<'a> Sorted<'a> {
         for Settlement { id: CleanupId(id), outcome } in settlements {
             match outcome {
                 Outcome::Done | Outcome::DoneAbsent => sorted.done.push(*id),
+                Outcome::AbsentAfterAccept => {
+                    sorted.done.push(*id);
+                    sorted.absent.push(*id);
+                }
                 Outcome::Deferred => sorted.freed.push(*id),
                 Outcome::Wait { delay, why } => sorted.later.push((*id, millis_of(*delay), 0, why.as_str())),
                 Outcome::Retry { delay, why } => sorted.later.push((*id, millis_of(*delay), 1, why.as_str())),
@@ -238,7 +252,7 @@ impl Cleanups for Catalog {
         settlements: &[Settlement],
     ) -> Result<BTreeSet<CleanupId>, Error> {
         let all: Vec<i64> = settlements.iter().map(|settlement| settlement.id.0).collect();
-        let Sorted { done, freed, later, dead } = Sorted::of(settlements);
+        let Sorted { done, absent, freed, later, dead } = Sorted::of(settlements);
         let mut unit = Unit::new("settle_cleanups");
         let ours = unit.run(
             concat!(settled!("SELECT id FROM cleanup_queue"), " ORDER BY id /*lock*/"),
@@ -265,6 +279,9 @@ impl Cleanups for Catalog {
             ),
             done.clone(),
         );
+        if !absent.is_empty() {
+            unit.run(NOTE_ABSENT, params![json(&absent), token]);
+        }
         unit.run(settled!("DELETE FROM cleanup_queue"), done);
         if !dead.is_empty() {
             let ids: Vec<i64> = dead.iter().map(|(id, _)| *id).collect();

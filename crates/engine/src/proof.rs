@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use s3o_backend::fleet::Fleet;
-use s3o_backend::identity::{IDENTITY_KEY, Identity, Known, judge};
+use s3o_backend::identity::{Known, judge, read_found};
 use s3o_backend::{Error as BackendError, Probe, SharedBackend};
 use s3o_catalog::{Catalog, CopyProver, Identities as _};
 use s3o_model::content::Location;
@@ -49,20 +49,20 @@ impl Looks {
     /// Whether a backend carries a mark that the catalog wrote there, at this moment.
     async fn is_itself(&self, backend: &SharedBackend) -> bool {
         let Some(catalog) = self.catalog.upgrade() else { return false };
-        let read = backend.read_own(IDENTITY_KEY).await;
-        let Ok(found) = read.and_then(|bytes| bytes.map(|bytes| Identity::decode(&bytes)).transpose()) else {
-            return false;
-        };
-        let Ok(known) = catalog.known_backend(backend.name()).await else { return false };
-        let known = Known {
-            // No other cluster writes a mark of ours.
-            cluster: found.as_ref().map(|found| found.cluster.clone()).unwrap_or_default(),
+        let Ok(before) = catalog.known_backend(backend.name()).await else { return false };
+        let mut known = Known {
+            cluster: String::new(),
             backend: backend.name().clone(),
-            current: known.mark,
-            next: known.next_mark,
-            last: known.past_marks,
+            current: before.mark.clone(),
+            sequence: before.mark_sequence,
+            next: before.next_mark.clone(),
+            last: before.past_marks.clone(),
         };
-        judge(&known, found.as_ref()).fits()
+        let Ok(found) = read_found(backend.as_ref(), &known).await else { return false };
+        // No other cluster writes a mark of this one.
+        known.cluster = found.identity.as_ref().map(|found| found.cluster.clone()).unwrap_or_default();
+        let Ok(after) = catalog.known_backend(backend.name()).await else { return false };
+        after.has_marks_of(&before) && judge(&known, &found).fits()
     }
 }
 

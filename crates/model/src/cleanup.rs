@@ -66,6 +66,9 @@ pub struct Cleanup {
     pub attempts: u32,
     /// Set when the write's outcome was unknown: before this moment, absence proves nothing.
     pub absent_ok_after: Option<Timestamp>,
+    /// Whether the row is older than an operator's accept of the backend as it was found: the bytes
+    /// may be on the store that was there before.
+    pub older_than_accept: bool,
 }
 
 /// Which rows of the queue, or of the dead letters, are meant.
@@ -137,6 +140,9 @@ pub enum Outcome {
     Done,
     /// The row goes; the bytes were never there or went before.
     DoneAbsent,
+    /// The row becomes a finding: the bytes are not there, and the backend was accepted as it was
+    /// found after they had to go.
+    AbsentAfterAccept,
     /// The backend is away: the claim goes, the row stays as it was.
     Deferred,
     /// Look again later; no attempt is spent.
@@ -174,7 +180,7 @@ impl Outcome {
     #[must_use]
     pub const fn leaves(&self) -> bool {
         match self {
-            Self::Done | Self::DoneAbsent | Self::DeadLetter { .. } => true,
+            Self::Done | Self::DoneAbsent | Self::AbsentAfterAccept | Self::DeadLetter { .. } => true,
             Self::Deferred | Self::Wait { .. } | Self::Retry { .. } => false,
         }
     }
@@ -185,6 +191,7 @@ impl Outcome {
         match self {
             Self::Done => "success",
             Self::DoneAbsent => "success_absent",
+            Self::AbsentAfterAccept => "absent_after_accept",
             Self::Deferred | Self::Wait { .. } => "deferred",
             Self::Retry { .. } => "retry",
             Self::DeadLetter { .. } => "exhausted",
@@ -202,6 +209,7 @@ pub fn judge(cleanup: &Cleanup, attempt: Attempt, now: Timestamp, retries: &Retr
             Some(moment) if now < moment => {
                 Outcome::Wait { delay: moment.since(now), why: "absent, but a late write may still land".to_owned() }
             }
+            Some(_) | None if cleanup.older_than_accept => Outcome::AbsentAfterAccept,
             Some(_) | None => Outcome::DoneAbsent,
         },
         // An outage must not spend the row's attempts, or it would give up on everything.
@@ -237,6 +245,7 @@ mod tests {
             reason: "delete".to_owned(),
             attempts,
             absent_ok_after: absent_ok_after.map(Timestamp::from_millis),
+            older_than_accept: false,
         }
     }
 
@@ -281,6 +290,9 @@ mod tests {
     fn absence_counts_only_once_no_late_write_can_land() {
         assert_eq!(verdict(&cleanup(0, None), Attempt::Absent), Outcome::DoneAbsent);
         assert_eq!(verdict(&cleanup(0, Some(10_000)), Attempt::Absent), Outcome::DoneAbsent);
+        let older = Cleanup { older_than_accept: true, ..cleanup(0, None) };
+        assert_eq!(verdict(&older, Attempt::Absent), Outcome::AbsentAfterAccept);
+        assert_eq!(verdict(&older, Attempt::Deleted), Outcome::Done);
         let Outcome::Wait { delay, .. } = verdict(&cleanup(0, Some(12_500)), Attempt::Absent) else { panic!() };
         assert_eq!(delay, Duration::from_millis(2_500));
     }

@@ -27,6 +27,10 @@ const REMOTE_IDENTITY_AGE_MAX: Duration = Duration::from_mins(1);
 const FOLDER_PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// How often an S3 store is probed unless it is configured; each probe is a paid request.
 const STORE_PROBE_INTERVAL: Duration = Duration::from_mins(15);
+/// How long after a start a folder takes deletes, unless it is configured: three probes.
+const FOLDER_DELETE_DELAY: Duration = Duration::from_secs(30);
+/// How long after a start an S3 store takes deletes, unless it is configured.
+const STORE_DELETE_DELAY: Duration = Duration::from_mins(2);
 
 /// What backends are made with.
 pub struct Surroundings {
@@ -80,6 +84,18 @@ pub fn probe_intervals(config: &Config) -> ProbeIntervals {
         (backend.name.clone(), config.upkeep.probe_interval.unwrap_or(usual))
     };
     config.backends.iter().map(interval).collect()
+}
+
+/// How long after the raise of its attach each backend takes deletes.
+pub fn delete_delays(config: &Config) -> HashMap<BackendName, Duration> {
+    let delay = |backend: &BackendConfig| {
+        let usual = match backend.kind {
+            BackendKind::Fs { .. } => FOLDER_DELETE_DELAY,
+            BackendKind::S3(_) => STORE_DELETE_DELAY,
+        };
+        (backend.name.clone(), config.upkeep.delete_delay.unwrap_or(usual))
+    };
+    config.backends.iter().map(delay).collect()
 }
 
 /// How old a look at each backend's identity may be; folders are looked at every time.

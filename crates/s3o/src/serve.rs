@@ -52,8 +52,6 @@ use undo::StartUndo;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// How long the start waits for backends to answer.
 const ATTACH_WAIT_MAX: Duration = Duration::from_secs(3);
-/// How often a backend that was not reached yet is tried again.
-const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Serves until it is told to stop; `hang_ups` were taken by [`take_sighup`].
 pub fn run(arguments: &Serve, hang_ups: Signal) -> Result<(), Failure> {
@@ -266,7 +264,7 @@ async fn upkeep(
 ) {
     tokio::join!(
         engine.keep_leases(),
-        attach_until_all(&identity),
+        identity.watch(),
         prober.serve(),
         keep_cache(cache.as_deref()),
         reload.whenever_asked(hang_ups)
@@ -276,12 +274,6 @@ async fn upkeep(
 async fn keep_cache(cache: Option<&Cache>) {
     if let Some(cache) = cache {
         cache.upkeep().await;
-    }
-}
-
-async fn attach_until_all(identity: &Identity) {
-    while !identity.attach().await {
-        tokio::time::sleep(ATTACH_INTERVAL).await;
     }
 }
 

@@ -16,7 +16,7 @@ const CLEANUP: &str = "cleanup";
 /// Settlements that came too late. Neither they nor claims that were freed settle a row.
 const STALE: &str = "stale";
 /// What can become of a cleanup.
-const STATUSES: [&str; 5] = ["success", "success_absent", "retry", EXHAUSTED, "deferred"];
+const STATUSES: [&str; 6] = ["success", "success_absent", "absent_after_accept", "retry", EXHAUSTED, "deferred"];
 /// Cleanups that became dead letters.
 const EXHAUSTED: &str = "exhausted";
 

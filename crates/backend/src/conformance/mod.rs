@@ -41,7 +41,8 @@ macro_rules! conformance {
                 nothing_found_is_a_whole_listing, own_objects_are_left_out;
             uploads: parts_join_in_order, an_aborted_upload_leaves_nothing, uploads_are_found_by_their_exact_key,
                 aborting_again_is_harmless, a_broken_part_is_no_part, every_unfinished_upload_is_listed;
-            own_objects: own_objects_are_replaced, a_missing_own_object_is_none, traits_leave_nothing_behind;
+            own_objects: own_objects_are_replaced, objects_of_marks_are_created_once, a_missing_own_object_is_none,
+                traits_leave_nothing_behind;
             awkward_keys: every_physical_key_survives, keys_that_look_alike_stay_apart;
         }
     };

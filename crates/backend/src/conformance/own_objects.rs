@@ -5,6 +5,7 @@ use s3o_model::physical_key::RESERVED_PREFIX;
 
 use super::{fresh_folder, list_all};
 use crate::Backend;
+use crate::identity::{Identity, create_mark, mark_key, remove_marks};
 
 /// Own objects, and only they, may be written again.
 pub async fn own_objects_are_replaced(backend: &dyn Backend) {
@@ -13,6 +14,27 @@ pub async fn own_objects_are_replaced(backend: &dyn Backend) {
         backend.write_own(&key, Bytes::from(text)).await.expect("written");
         assert_eq!(backend.read_own(&key).await.expect("read"), Some(Bytes::from(text)));
     }
+}
+
+/// The object of a mark is created once, and only those of past marks are removed.
+pub async fn objects_of_marks_are_created_once(backend: &dyn Backend) {
+    let mark = fresh_folder().replace('/', "-");
+    let identity = |sequence| Identity {
+        cluster: "ours".to_owned(),
+        backend: backend.name().clone(),
+        mark: mark.clone(),
+        sequence,
+        contested: false,
+    };
+    for sequence in [1, 2] {
+        create_mark(backend, &identity(sequence)).await.expect("created");
+    }
+    let key = mark_key(&mark);
+    assert_eq!(backend.read_own(&key).await.expect("read"), Some(identity(1).encode()), "it was replaced");
+    remove_marks(backend, &["another".to_owned()]).await.expect("nothing to remove");
+    assert!(backend.read_own(&key).await.expect("read").is_some());
+    remove_marks(backend, &[mark]).await.expect("removed");
+    assert_eq!(backend.read_own(&key).await.expect("read"), None);
 }
 
 /// What is proven absent is `None`.

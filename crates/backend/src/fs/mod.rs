@@ -13,7 +13,6 @@ use bytes::Bytes;
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::names::BackendName;
 
-use crate::identity::{IDENTITY_KEY, Identity};
 use crate::{
     Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
     UploadedPart, UploadsPage, Written,
@@ -98,14 +97,6 @@ impl Fs {
         let shared = Arc::clone(&self.shared);
         blocking(move || work(&shared)).await
     }
-
-    fn recognise(&self, key: &str, body: &[u8]) {
-        if key == IDENTITY_KEY
-            && let Ok(identity) = Identity::decode(body)
-        {
-            self.shared.root.remember(&identity);
-        }
-    }
 }
 
 /// Runs work that waits for a disk where it holds up nobody else.
@@ -186,26 +177,23 @@ impl Backend for Fs {
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {
         let own = key.to_owned();
         match self.with(move |shared| read::read_small(shared, &own, OWN_BYTES_MAX)).await {
-            Ok(body) => {
-                self.recognise(key, &body);
-                Ok(Some(body))
-            }
+            Ok(body) => Ok(Some(body)),
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
-        let (own, bytes) = (key.to_owned(), body.clone());
-        self.with(move |shared| {
-            if own == IDENTITY_KEY {
-                shared.root.claim()?;
-            }
-            write::replace(shared, &own, &bytes)
-        })
-        .await?;
-        self.recognise(key, &body);
-        Ok(())
+        let own = key.to_owned();
+        self.with(move |shared| write::replace(shared, &own, &body)).await
+    }
+
+    async fn place_changed(&self) -> bool {
+        self.with(|shared| Ok(shared.root.has_changed())).await.unwrap_or(false)
+    }
+
+    async fn reopen_place(&self) -> Result<(), Error> {
+        self.with(|shared| shared.root.reopen()).await
     }
 }
 

@@ -37,9 +37,17 @@ pub(super) async fn get(shared: Arc<Shared>, key: String, span: Option<Span>) ->
     })))
 }
 
-/// Reads a small object whole.
+/// Reads a small object of s3o's own from the folder that the path leads to now, whichever was opened before: it
+/// tells whose that folder is.
 pub(super) fn read_small(shared: &Shared, key: &str, bytes_max: u64) -> Result<Bytes, Error> {
-    let (file, size_bytes) = open_file(shared, key)?;
+    let root = shared.root.at_path()?;
+    let (file, size_bytes) = match open_below(&root.folder, key) {
+        // Another folder may have taken the place of this one while it was read.
+        Err(Error::NotFound) if shared.root.at_path()?.place != root.place => {
+            return Err(Error::Away("the root changed while it was read".to_owned()));
+        }
+        opened => opened?,
+    };
     if size_bytes > bytes_max {
         return Err(Error::Refused(format!("{size_bytes} bytes are too many for an object of our own")));
     }
@@ -79,18 +87,25 @@ fn not_found(shared: &Shared) -> Error {
 }
 
 fn open_file(shared: &Shared, key: &str) -> Result<(OwnedFd, u64), Error> {
-    let location = Location::parse(key)?;
     let root = shared.root.enter()?;
+    match open_below(&root, key) {
+        Err(Error::NotFound) => Err(not_found(shared)),
+        opened => opened,
+    }
+}
+
+fn open_below(root: &OwnedFd, key: &str) -> Result<(OwnedFd, u64), Error> {
+    let location = Location::parse(key)?;
     // Without NONBLOCK, opening a pipe that somebody left here would wait forever.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = open_parent(&root, &location)
+    let opened = open_parent(root, &location)
         .and_then(|parent| rustix::fs::openat(&parent, location.name, flags, Mode::empty()))
         .and_then(|file| rustix::fs::fstat(&file).map(|stat| (file, stat)));
     match opened {
         Ok((file, stat)) if is_file(&stat) => Ok((file, size_of(&stat))),
-        Ok((_, stat)) if is_folder(&stat) => Err(not_found(shared)),
+        Ok((_, stat)) if is_folder(&stat) => Err(Error::NotFound),
         Ok(_) => Err(Error::Unknown("neither a file nor a folder".to_owned())),
-        Err(errno) if leads_nowhere(errno) => Err(not_found(shared)),
+        Err(errno) if leads_nowhere(errno) => Err(Error::NotFound),
         Err(errno) => Err(failure("opening a file", errno)),
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Every batch of work first enters the root, which proves that the configured path still leads
 //! to the folder that was opened: a disk that was unmounted leaves an empty folder at the same
-//! path, and that must read as "away", never as "nothing there".
+//! path, and that must read as "away", never as "nothing there". Another folder at the path is
+//! opened only on request, once nothing is written there before its identity was compared.
 
-use std::fs::{DirBuilder, File};
-use std::io::Read;
+use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::failure::{failure, io_failure};
-use super::folders;
 use crate::Error;
-use crate::identity::{IDENTITY_KEY, Identity};
-
-/// The identity object is three short strings; anything longer is none.
-const IDENTITY_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Root {
@@ -29,16 +24,16 @@ pub(super) struct Root {
     held: Mutex<Option<Held>>,
 }
 
+/// An open folder.
 #[derive(Debug, Clone)]
-struct Held {
-    folder: Arc<OwnedFd>,
-    place: Place,
-    owner: Option<Identity>,
+pub(super) struct Held {
+    pub(super) folder: Arc<OwnedFd>,
+    pub(super) place: Place,
 }
 
 /// The device and the inode: which folder this is, whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+pub(super) struct Place {
     device: u64,
     inode: u64,
 }
@@ -54,25 +49,42 @@ impl Root {
         let entered = match held.as_ref() {
             None => open(&self.path, self.create)?,
             Some(held) if place_of(&self.path)? == held.place => return Ok(Arc::clone(&held.folder)),
-            Some(held) => reopen(&self.path, held)?,
+            Some(_) => {
+                return Err(Error::Away(format!(
+                    "root {} is no longer the folder that was opened",
+                    self.path.display()
+                )));
+            }
         };
         Ok(Arc::clone(&held.insert(entered).folder))
     }
 
-    /// Takes the folder that the path leads to now for the root, whatever was there before. Only for
-    /// who is about to write the identity there, and so says whose it is.
-    pub(super) fn claim(&self) -> Result<(), Error> {
-        let claimed = open(&self.path, self.create)?;
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(claimed);
-        Ok(())
+    /// The folder that the path leads to now, whether it is the one that was opened or not.
+    pub(super) fn at_path(&self) -> Result<Held, Error> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match held {
+            Some(held) if place_of(&self.path)? == held.place => Ok(held),
+            Some(_) => open(&self.path, false),
+            None => {
+                self.enter()?;
+                open(&self.path, false)
+            }
+        }
     }
 
-    /// Remembers whose root this is, so that it is recognised after it was mounted again.
-    pub(super) fn remember(&self, identity: &Identity) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = held.as_mut() {
-            held.owner = Some(identity.clone());
+    /// Whether the path leads to another folder than the one that was opened.
+    pub(super) fn has_changed(&self) -> bool {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|held| held.place);
+        held.is_some_and(|held| place_of(&self.path).is_ok_and(|place| place != held))
+    }
+
+    /// Opens the folder that the path leads to now, whatever was there before.
+    pub(super) fn reopen(&self) -> Result<(), Error> {
+        if self.held.lock().unwrap_or_else(PoisonError::into_inner).is_none() || self.has_changed() {
+            let opened = open(&self.path, self.create)?;
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
         }
+        self.enter().map(drop)
     }
 }
 
@@ -97,34 +109,7 @@ fn open(path: &Path, create: bool) -> Result<Held, Error> {
     };
     let folder = folder.map_err(|errno| away(path, errno))?;
     let stat = rustix::fs::fstat(&folder).map_err(|errno| away(path, errno))?;
-    let owner = owner_of(&folder);
-    Ok(Held { folder: Arc::new(folder), place: Place { device: stat.st_dev, inode: stat.st_ino }, owner })
-}
-
-/// Accepts another folder at the path only if it says that it is the one we had: the same disk,
-/// mounted again. The bare mount point says nothing.
-fn reopen(path: &Path, held: &Held) -> Result<Held, Error> {
-    let candidate = open(path, false)?;
-    let recognised = match (&held.owner, &candidate.owner) {
-        (Some(ours), Some(theirs)) => ours.cluster == theirs.cluster && ours.backend == theirs.backend,
-        (None, Some(_)) => true,
-        (_, None) => false,
-    };
-    if recognised {
-        Ok(candidate)
-    } else {
-        Err(Error::Away(format!("root {} is no longer the folder that was opened", path.display())))
-    }
-}
-
-fn owner_of(folder: &OwnedFd) -> Option<Identity> {
-    let location = folders::Location::parse(IDENTITY_KEY).ok()?;
-    let parent = folders::open_parent(folder, &location).ok()?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&parent, location.name, flags, Mode::empty()).ok()?;
-    let mut bytes = Vec::new();
-    File::from(file).take(IDENTITY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    Identity::decode(&bytes).ok()
+    Ok(Held { folder: Arc::new(folder), place: Place { device: stat.st_dev, inode: stat.st_ino } })
 }
 
 /// Makes the root and its missing ancestors for their owner alone, each durable in its parent.

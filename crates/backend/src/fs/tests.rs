@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::stream;
 
 use super::{Fs, FsOptions};
-use crate::identity::{IDENTITY_KEY, Identity};
+use crate::identity::IDENTITY_KEY;
 use crate::{Backend, BodyError, DeleteAnswer, Doomed, Error, Probe, body};
 
 fn open(root: &Path) -> Fs {
@@ -36,25 +36,24 @@ async fn a_missing_root_is_away_and_comes_back() {
 }
 
 #[tokio::test]
-async fn who_opened_the_wrong_disk_takes_the_right_one_when_told_whose_it_is() {
-    let identity = |cluster: &str| Identity {
-        cluster: cluster.to_owned(),
-        backend: "disk".parse().expect("valid"),
-        mark: "m".to_owned(),
-    };
+async fn an_exchanged_disk_is_read_for_its_identity_and_used_only_once_it_was_reopened() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, right, wrong) = (folder.path().join("disk"), folder.path().join("right"), folder.path().join("wrong"));
-    for (root, cluster) in [(&right, "ours"), (&wrong, "theirs")] {
+    for (root, text) in [(&right, "ours"), (&wrong, "theirs")] {
         std::fs::create_dir(root).expect("a disk");
-        open(root).write_own(IDENTITY_KEY, identity(cluster).encode()).await.expect("marked");
+        open(root).write_own(IDENTITY_KEY, Bytes::from(text)).await.expect("marked");
     }
     std::os::unix::fs::symlink(&wrong, &path).expect("mounted");
     let fs = open(&path);
-    fs.read_own(IDENTITY_KEY).await.expect("readable");
+    assert_eq!(fs.read_own(IDENTITY_KEY).await.expect("readable"), Some(Bytes::from("theirs")));
     std::fs::remove_file(&path).expect("unmounted");
     std::os::unix::fs::symlink(&right, &path).expect("mounted");
-    assert!(matches!(put(&fs, "b/k").await, Err(Error::Away(_))), "not before somebody says whose it is");
-    fs.write_own(IDENTITY_KEY, identity("ours").encode()).await.expect("accepted");
+    assert!(fs.place_changed().await);
+    assert_eq!(fs.read_own(IDENTITY_KEY).await.expect("readable"), Some(Bytes::from("ours")));
+    assert!(matches!(put(&fs, "b/k").await, Err(Error::Away(_))));
+    assert!(matches!(fs.write_own(IDENTITY_KEY, Bytes::from("raised")).await, Err(Error::Away(_))));
+    fs.reopen_place().await.expect("reopened");
+    assert!(!fs.place_changed().await);
     put(&fs, "b/k").await.expect("it is ours");
     assert!(right.join("b/k").exists() && !wrong.join("b").exists());
 }
@@ -71,26 +70,27 @@ async fn a_root_is_made_only_on_request() {
 }
 
 #[tokio::test]
-async fn another_folder_at_the_same_path_is_away_unless_it_is_the_same_backend() {
+async fn another_folder_at_the_same_path_is_away() {
     let folder = tempfile::tempdir().expect("a folder");
     let (root, aside) = (folder.path().join("disk"), folder.path().join("aside"));
     std::fs::create_dir(&root).expect("a root");
     let fs = open(&root);
     put(&fs, "b/k").await.expect("written");
-    let identity = |mark: &str| Identity {
-        cluster: "c".to_owned(),
-        backend: "disk".parse().expect("valid"),
-        mark: mark.to_owned(),
-    };
-    fs.write_own(IDENTITY_KEY, identity("m1").encode()).await.expect("written");
+    fs.write_own(IDENTITY_KEY, Bytes::from("m1")).await.expect("written");
     std::fs::rename(&root, &aside).expect("unmounting");
+    assert!(!fs.place_changed().await, "nothing is there");
     std::fs::create_dir(&root).expect("a bare mount point");
     assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
     assert!(matches!(fs.get("b/k", None).await, Err(Error::Away(_))));
-    assert!(matches!(fs.read_own(IDENTITY_KEY).await, Err(Error::Away(_))));
+    assert!(matches!(fs.write_own(IDENTITY_KEY, Bytes::from("m2")).await, Err(Error::Away(_))));
+    assert_eq!(fs.read_own(IDENTITY_KEY).await.expect("readable"), None);
+    // A clone carries the same identity, and is another folder all the same.
     std::fs::create_dir(root.join(".s3o")).expect("a folder");
-    std::fs::write(root.join(IDENTITY_KEY), identity("m2").encode()).expect("the disk, mounted elsewhere");
-    assert!(matches!(fs.probe("b/k").await, Probe::Absent));
+    std::fs::write(root.join(IDENTITY_KEY), "m1").expect("a clone");
+    assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
+    std::fs::remove_dir_all(&root).expect("unmounting");
+    std::fs::rename(&aside, &root).expect("mounting");
+    assert!(matches!(fs.probe("b/k").await, Probe::Present(_)));
 }
 
 #[tokio::test]

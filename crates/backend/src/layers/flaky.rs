@@ -364,4 +364,12 @@ impl Backend for Flaky {
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
         self.plain("write_own", key, self.inner.write_own(key, body)).await
     }
+
+    async fn place_changed(&self) -> bool {
+        self.inner.place_changed().await
+    }
+
+    async fn reopen_place(&self) -> Result<(), Error> {
+        self.inner.reopen_place().await
+    }
 }

@@ -200,6 +200,14 @@ impl Backend for IdleTimeout {
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
         self.answer(self.inner.write_own(key, body)).await
     }
+
+    async fn place_changed(&self) -> bool {
+        self.inner.place_changed().await
+    }
+
+    async fn reopen_place(&self) -> Result<(), Error> {
+        self.answer(self.inner.reopen_place()).await
+    }
 }
 
 #[cfg(test)]

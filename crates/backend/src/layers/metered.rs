@@ -184,6 +184,14 @@ impl Backend for Metered {
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
         self.timed("write_own", outcome_of, self.inner.write_own(key, body)).await
     }
+
+    async fn place_changed(&self) -> bool {
+        self.inner.place_changed().await
+    }
+
+    async fn reopen_place(&self) -> Result<(), Error> {
+        self.inner.reopen_place().await
+    }
 }
 
 #[cfg(test)]

@@ -174,6 +174,14 @@ impl Backend for Retry {
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
         self.inner.write_own(key, body).await
     }
+
+    async fn place_changed(&self) -> bool {
+        self.inner.place_changed().await
+    }
+
+    async fn reopen_place(&self) -> Result<(), Error> {
+        self.inner.reopen_place().await
+    }
 }
 
 #[cfg(test)]

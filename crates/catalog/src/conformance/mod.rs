@@ -109,7 +109,9 @@ macro_rules! conformance {
             quotas: room_ends_at_the_byte, doomed_bytes_still_take_room, a_limit_can_change, no_books_no_room,
                 a_limit_holds_against_many, a_limit_is_shared_anew;
             identities: a_cluster_keeps_its_first_name, a_new_backend_has_no_mark, an_unconfirmed_mark_is_kept,
-                past_marks_are_kept, a_backend_is_frozen_and_thawed;
+                past_marks_are_kept, a_backend_is_frozen_and_thawed, a_mark_has_an_age,
+                the_newest_locations_are_those_since_the_last_accept, what_changed_meanwhile_is_not_accepted,
+                records_are_kept_by_host, a_live_record_stops_the_accept_of_anything_else;
             credentials: the_first_credentials_are_kept, concurrent_callers_share_one_document;
             runs: a_worker_is_entered_once, a_run_reads_back, a_recorded_run_changes_where_its_worker_stands,
                 a_noted_run_leaves_no_row, a_skipped_run_changes_nothing_else, a_late_run_does_not_set_the_clock_back,

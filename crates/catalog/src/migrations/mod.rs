@@ -11,6 +11,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0007_expiry.sql"),
     include_str!("sqlite/0008_generated_credentials.sql"),
     include_str!("sqlite/0009_run_ends.sql"),
+    include_str!("sqlite/0010_identity.sql"),
 ];
 
 /// What PostgreSQL runs, in order.
@@ -24,4 +25,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0007_expiry.sql"),
     include_str!("postgres/0008_generated_credentials.sql"),
     include_str!("postgres/0009_run_ends.sql"),
+    include_str!("postgres/0010_identity.sql"),
 ];

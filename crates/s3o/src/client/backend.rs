@@ -1,15 +1,54 @@
 //! `s3o backend`.
 
+use serde_json::Value;
+
 use super::connection::Connection;
 use crate::cli::Failure;
 
-/// Takes a backend for what it says it is.
-pub fn accept(connection: &Connection, name: &str, json: bool) -> Result<(), Failure> {
-    let answer = connection.post(&["backends", name, "accept"])?;
+/// Accepts a backend as it was found; without the hash of that, shows what would be accepted.
+pub fn accept(connection: &Connection, name: &str, found: Option<&str>, json: bool) -> Result<(), Failure> {
+    let query: Vec<_> = found.map(|hash| ("found", hash)).into_iter().collect();
+    let (accepted, answer) = connection.post_or_conflict(&["backends", name, "accept"], &query)?;
+    if json {
+        println!("{answer}");
+    } else if accepted {
+        println!("{name}: accepted");
+    } else {
+        show(name, &answer);
+    }
+    if accepted { Ok(()) } else { Err(Failure::Failed(reason(&answer).to_owned())) }
+}
+
+/// Dismisses what a host found at a backend.
+pub fn dismiss(connection: &Connection, name: &str, host: &str, json: bool) -> Result<(), Failure> {
+    let answer = connection.post_where(&["backends", name, "dismiss"], &[("host", host)])?;
     if json {
         println!("{answer}");
     } else {
-        println!("{name}: accepted");
+        println!("{name}: what {host} found stops no deletes until it finds something else");
     }
     Ok(())
+}
+
+fn reason(answer: &Value) -> &str {
+    answer["error"]["message"].as_str().unwrap_or("nothing was changed")
+}
+
+fn show(name: &str, answer: &Value) {
+    println!("expected        {}", answer["expected"]);
+    println!("found           {}", answer["found"]);
+    println!("hash            {}", answer["hash"].as_str().unwrap_or_default());
+    for instance in answer["instances"].as_array().into_iter().flatten() {
+        let (host, hash) =
+            (instance["host"].as_str().unwrap_or_default(), instance["hash"].as_str().unwrap_or_default());
+        println!("instance        {host}: {hash}, {}", instance["reason"].as_str().unwrap_or("it fits"));
+    }
+    println!("queued deletes  {}", answer["queued_deletes"]);
+    for key in answer["newest_missing"].as_array().into_iter().flatten() {
+        println!("newest missing  {}", key.as_str().unwrap_or_default());
+    }
+    println!(
+        "to accept exactly this: s3o backend accept {name} --found {}",
+        answer["hash"].as_str().unwrap_or_default()
+    );
 }

@@ -18,6 +18,8 @@ use crate::cli::Failure;
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(10);
 /// How often long work is asked how far it has come.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// The status of a request that was refused because of the state of what it is about.
+const CONFLICT: u16 = 409;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Names of workers and backends pass as they are; anything else is escaped.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
@@ -76,12 +78,29 @@ impl Connection {
         })
     }
 
+    /// Has something done; says whether it was, or what the answer was where a conflict kept it from being done.
+    pub fn post_or_conflict(&self, path: &[&str], query: &[(&str, &str)]) -> Result<(bool, Value), Failure> {
+        self.runtime.block_on(async {
+            let uri = self.uri(path, query);
+            match tokio::time::timeout(ANSWER_TIME_MAX, self.exchange(Method::POST, uri)).await {
+                Ok(Ok((CONFLICT, Some(answer)))) => Ok((false, answer)),
+                Ok(exchanged) => exchanged.and_then(|answer| self.answer(answer)).map(|answer| (true, answer)),
+                Err(_) => Err(Failure::of(&format!("http://{}", self.authority), "no answer in time")),
+            }
+        })
+    }
+
     async fn ask(&self, method: Method, uri: String) -> Result<Value, Failure> {
         let late = |_| Failure::of(&format!("http://{}", self.authority), "no answer in time");
         tokio::time::timeout(ANSWER_TIME_MAX, self.send(method, uri)).await.map_err(late)?
     }
 
     async fn send(&self, method: Method, uri: String) -> Result<Value, Failure> {
+        self.answer(self.exchange(method, uri).await?)
+    }
+
+    /// The status of an answer, and its JSON where it is some.
+    async fn exchange(&self, method: Method, uri: String) -> Result<(u16, Option<Value>), Failure> {
         let lost = |why: &dyn std::fmt::Display| Failure::of(&format!("http://{}", self.authority), why);
         let request = Request::builder()
             .method(method)
@@ -92,15 +111,20 @@ impl Connection {
         let pool: Pool<_, Full<Bytes>> = Pool::builder(TokioExecutor::new()).build_http();
         let answer = pool.request(request).await.map_err(|error| lost(&with_causes(&error)))?;
         let (parts, body) = answer.into_parts();
-        let status = parts.status;
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| lost(&error))?;
-        let value: Option<Value> = serde_json::from_slice(&body.to_bytes()).ok();
+        Ok((parts.status.as_u16(), serde_json::from_slice(&body.to_bytes()).ok()))
+    }
+
+    fn answer(&self, (status, value): (u16, Option<Value>)) -> Result<Value, Failure> {
         match value {
-            Some(value) if status.is_success() => Ok(value),
+            Some(value) if (200..300).contains(&status) => Ok(value),
             Some(value) if value["error"]["message"].is_string() => {
                 Err(Failure::Failed(value["error"]["message"].as_str().unwrap_or_default().to_owned()))
             }
-            Some(_) | None => Err(lost(&format!("answered {status}, which is not the admin API"))),
+            Some(_) | None => {
+                let why = format!("answered {status}, which is not the admin API");
+                Err(Failure::of(&format!("http://{}", self.authority), why))
+            }
         }
     }
 

@@ -225,10 +225,21 @@ pub struct BackendCommand {
 /// What to do with a backend.
 #[derive(Debug, Subcommand)]
 pub enum BackendAction {
-    /// Take a backend for what it says it is, and let it take writes again
+    /// Show what is found at a backend; with --found, accept exactly that and let it take writes again
     Accept {
         /// The backend
         name: String,
+        /// The hash that was shown for what is to be accepted
+        #[arg(long, value_name = "HASH")]
+        found: Option<String>,
+    },
+    /// Dismiss what an instance found at a backend, so that it stops no deletes until it finds something else
+    Dismiss {
+        /// The backend
+        name: String,
+        /// The instance, as `accept` shows it
+        #[arg(long, value_name = "HOST")]
+        host: String,
     },
 }
 
@@ -315,6 +326,9 @@ pub fn dlq(command: &DlqCommand) -> Result<(), Failure> {
 pub fn backend(command: &BackendCommand) -> Result<(), Failure> {
     let connection = Connection::open(&command.client)?;
     match &command.action {
-        BackendAction::Accept { name } => backend::accept(&connection, name, command.client.json),
+        BackendAction::Accept { name, found } => {
+            backend::accept(&connection, name, found.as_deref(), command.client.json)
+        }
+        BackendAction::Dismiss { name, host } => backend::dismiss(&connection, name, host, command.client.json),
     }
 }

@@ -216,6 +216,8 @@ pub struct Upkeep {
     pub identity: Duration,
     /// How often idle backends are probed; zero: never. Without it the kind of the backend decides.
     pub probe_interval: Option<Duration>,
+    /// How long after a start deletes begin. Without it the kind of the backend decides.
+    pub delete_delay: Option<Duration>,
 }
 
 impl Config {

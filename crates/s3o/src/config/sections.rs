@@ -54,7 +54,7 @@ const NOT_BUILT: [&str; 9] = [
 pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
     let faults = RefCell::new(Faults::default());
     let root = Section::new(String::new(), Some(tree), &faults);
-    let (identity, probe_interval) = identity(root.section("identity"));
+    let identity = identity(root.section("identity"));
     let config = Config {
         server: server::server(root.section("server")),
         admin: admin(root.section("admin")),
@@ -70,8 +70,9 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
             stale_multipart: interval(root.section("stale_multipart"), HOUR),
             quota_audit: interval(root.section("quota_audit"), HOUR),
             watchdog: interval(root.section("watchdog"), MINUTE),
-            identity,
-            probe_interval,
+            identity: identity.interval,
+            probe_interval: identity.probe_interval,
+            delete_delay: identity.delete_delay,
         },
         cache: cache::cache(root.section("cache"), root.section("redis")),
         audit: audit(root.section("audit"), data),
@@ -324,8 +325,19 @@ fn expiry(section: Section<'_>) -> Expiry {
     expiry
 }
 
-fn identity(section: Section<'_>) -> (Duration, Option<Duration>) {
-    let settings = (section.duration("interval", HOUR), section.read("probe_interval", units::duration));
+/// Settings of the section `identity`.
+struct IdentitySection {
+    interval: Duration,
+    probe_interval: Option<Duration>,
+    delete_delay: Option<Duration>,
+}
+
+fn identity(section: Section<'_>) -> IdentitySection {
+    let settings = IdentitySection {
+        interval: section.duration("interval", HOUR),
+        probe_interval: section.read("probe_interval", units::duration),
+        delete_delay: section.read("delete_delay", units::duration),
+    };
     section.finish();
     settings
 }

@@ -14,7 +14,7 @@ use s3o_server::admin::{
     AcceptError, BackendControl, BackendStatus, BucketStatus, CacheStatus, OldestDueStatus, QueueStatus, Readiness,
     ReadyReport, SharedHealth, Status, StatusSource, VerifyControl, WorkerControl, WorkerError,
 };
-use s3o_workers::{DeadLetterOffice, Error, Identity, Runner, SharedRules, Verifier, VerifierParts};
+use s3o_workers::{AcceptAnswer, DeadLetterOffice, Error, Identity, Runner, SharedRules, Verifier, VerifierParts};
 use serde_json::Value;
 
 use super::health;
@@ -207,12 +207,27 @@ impl VerifyControl for Controls {
     }
 }
 
+fn not_accepted(error: Error) -> AcceptError {
+    match error {
+        Error::NoSuchBackend(_) => AcceptError::NotFound,
+        Error::Backend { .. } | Error::Catalog(_) => AcceptError::Away(error.to_string()),
+    }
+}
+
 #[async_trait]
 impl BackendControl for Controls {
-    async fn accept(&self, name: &str) -> Result<(), AcceptError> {
-        self.identity.accept(name).await.map_err(|error| match error {
-            Error::NoSuchBackend(_) => AcceptError::NotFound,
-            Error::Backend { .. } | Error::Catalog(_) => AcceptError::Away(error.to_string()),
-        })
+    async fn accept(&self, name: &str, found: Option<&str>) -> Result<(), AcceptError> {
+        match self.identity.accept(name, found).await.map_err(not_accepted)? {
+            AcceptAnswer::Accepted => Ok(()),
+            AcceptAnswer::Refused { why, shown } => {
+                let shown = serde_json::to_value(shown).expect("a view always serialises");
+                Err(AcceptError::Refused { why, shown })
+            }
+        }
+    }
+
+    async fn dismiss(&self, name: &str, host: &str) -> Result<(), AcceptError> {
+        let dismissed = self.identity.dismiss(name, host).await.map_err(not_accepted)?;
+        if dismissed { Ok(()) } else { Err(AcceptError::NoRecord) }
     }
 }

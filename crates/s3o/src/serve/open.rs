@@ -13,7 +13,7 @@ use s3o_catalog::{
     PostgresOptions, ProcessLocks, Sqlite, SqliteOptions,
 };
 use s3o_engine::{Engine, EngineParts, Settings};
-use s3o_workers::{Identity, IdentityParts, Prober, Runner, RunnerParts};
+use s3o_workers::{Identity, IdentityParts, IdentitySettings, Prober, Runner, RunnerParts};
 
 use super::undo::DatabaseFiles;
 use super::{DRAIN_MAX, Ground, workers};
@@ -23,6 +23,9 @@ use crate::fleet::{self, Surroundings};
 use crate::gauges::health::HealthGauges;
 use crate::gauges::{BackendMeter, CatalogGauges};
 use crate::tally::Tally;
+
+/// A start raises no mark that another instance confirmed more recently.
+const RAISE_AGE: Duration = Duration::from_mins(5);
 
 /// How long a request waits for a connection to the catalog.
 const CATALOG_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -82,12 +85,21 @@ pub(super) async fn identity(
     let cluster = cluster(catalog, ground).await?;
     Ok(Arc::new(Identity::new(IdentityParts {
         identities: catalog.clone(),
+        records: catalog.clone(),
         fleet: Arc::clone(fleet),
         ids: ground.ids.clone(),
         clock: Arc::clone(&ground.clock),
         cluster,
+        host: host(config),
         alarm: ground.audit.clone(),
-        max_age: fleet::identity_ages(&config.backends),
+        settings: IdentitySettings {
+            max_age: fleet::identity_ages(&config.backends),
+            delete_delay: fleet::delete_delays(config),
+            raise_age: match config.database {
+                Database::Sqlite(_) => Duration::ZERO,
+                Database::Postgres { .. } => RAISE_AGE,
+            },
+        },
     })))
 }
 
@@ -111,6 +123,12 @@ pub(super) fn prober(config: &Config, fleet: &Arc<Fleet>, identity: &Arc<Identit
         clock: Arc::clone(&ground.clock),
         intervals: s3o_model::shared::Shared::new(fleet::probe_intervals(config)),
     }
+}
+
+/// The host and the port on which this instance listens: the same after a restart, and different for each instance.
+fn host(config: &Config) -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "localhost".to_owned());
+    format!("{}:{}", name.trim(), config.server.listen.port())
 }
 
 /// The cache, where one is wanted. Nothing is connected yet.

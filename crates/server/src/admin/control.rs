@@ -64,9 +64,17 @@ pub enum AcceptError {
     /// No backend has that name.
     #[error("no such backend")]
     NotFound,
-    /// The backend is not in a state to be accepted.
-    #[error("{0}")]
-    Refused(String),
+    /// Nothing was changed; here is what would be accepted.
+    #[error("{why}")]
+    Refused {
+        /// Why nothing was changed.
+        why: String,
+        /// What would be accepted.
+        shown: Value,
+    },
+    /// No host of that name has a record of this backend.
+    #[error("no such record")]
+    NoRecord,
     /// The backend or the catalog is away; try again later.
     #[error("away: {0}")]
     Away(String),
@@ -75,8 +83,11 @@ pub enum AcceptError {
 /// Changes backends on request.
 #[async_trait]
 pub trait BackendControl: Send + Sync {
-    /// Takes a backend's present identity as its own.
-    async fn accept(&self, name: &str) -> Result<(), AcceptError>;
+    /// Accepts a backend as it was found, if what was found has this hash.
+    async fn accept(&self, name: &str, found: Option<&str>) -> Result<(), AcceptError>;
+
+    /// Dismisses what a host found at a backend.
+    async fn dismiss(&self, name: &str, host: &str) -> Result<(), AcceptError>;
 }
 
 /// Shows the cleanup queue and the dead letters, and disposes of these. Errors say why the catalog

@@ -89,6 +89,7 @@ pub fn router(parts: AdminParts) -> Router {
         .route("/audit", get(trail::show))
         .route("/log-level", get(log_level::show).put(log_level::change))
         .route("/backends/{name}/accept", post(backends::accept))
+        .route("/backends/{name}/dismiss", post(backends::dismiss))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(from_fn_with_state(parts.token.clone(), auth::require))

@@ -116,10 +116,18 @@ impl WorkerControl for House {
 
 #[async_trait]
 impl BackendControl for House {
-    async fn accept(&self, name: &str) -> Result<(), AcceptError> {
-        match name {
-            "disk" => Ok(()),
-            "busy" => Err(AcceptError::Refused("not frozen".into())),
+    async fn accept(&self, name: &str, found: Option<&str>) -> Result<(), AcceptError> {
+        match (name, found) {
+            ("disk", Some("hash")) => Ok(()),
+            ("disk", _) => Err(AcceptError::Refused { why: "repeat it".into(), shown: json!({"hash": "hash"}) }),
+            _ => Err(AcceptError::NotFound),
+        }
+    }
+
+    async fn dismiss(&self, name: &str, host: &str) -> Result<(), AcceptError> {
+        match (name, host) {
+            ("disk", "other:9000") => Ok(()),
+            ("disk", _) => Err(AcceptError::NoRecord),
             _ => Err(AcceptError::NotFound),
         }
     }
@@ -232,7 +240,9 @@ async fn unknown_things_are_json_errors() {
         ("GET", "/admin/api/workers?limit=many", StatusCode::BAD_REQUEST, "invalid_query"),
         ("GET", "/admin/api/audit?since=yesterday", StatusCode::BAD_REQUEST, "invalid_since"),
         ("POST", "/admin/api/backends/nowhere/accept", StatusCode::NOT_FOUND, "no_such_backend"),
-        ("POST", "/admin/api/backends/busy/accept", StatusCode::CONFLICT, "refused"),
+        ("POST", "/admin/api/backends/disk/accept", StatusCode::CONFLICT, "refused"),
+        ("POST", "/admin/api/backends/disk/accept?found=other", StatusCode::CONFLICT, "refused"),
+        ("POST", "/admin/api/backends/disk/dismiss?host=nobody", StatusCode::NOT_FOUND, "no_such_record"),
         ("GET", "/admin/api/nothing", StatusCode::NOT_FOUND, "not_found"),
         ("GET", "/nothing", StatusCode::NOT_FOUND, "not_found"),
         ("GET", "/admin/api/workers/cleanup/run", StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
@@ -240,7 +250,11 @@ async fn unknown_things_are_json_errors() {
         let (found, body) = ask(&house, method, path, BEARER).await;
         assert_eq!((found, code(&body).as_str()), (status, expected), "{path}");
     }
-    assert_eq!(ask(&house, "POST", "/admin/api/backends/disk/accept", BEARER).await.0, StatusCode::OK);
+    let shown = ask(&house, "POST", "/admin/api/backends/disk/accept", BEARER).await;
+    assert!(shown.0 == StatusCode::CONFLICT && shown.1.contains(r#""hash":"hash""#), "{shown:?}");
+    assert_eq!(ask(&house, "POST", "/admin/api/backends/disk/accept?found=hash", BEARER).await.0, StatusCode::OK);
+    let dismissed = ask(&house, "POST", "/admin/api/backends/disk/dismiss?host=other%3A9000", BEARER).await;
+    assert_eq!(dismissed.0, StatusCode::OK);
 }
 
 fn parsed((status, body): (StatusCode, String)) -> Value {
@@ -295,7 +309,7 @@ async fn changes_are_audited_and_questions_are_not() {
     for (method, path, header) in [
         ("GET", "/admin/api/status", BEARER),
         ("POST", "/admin/api/workers/cleanup/pause", BEARER),
-        ("POST", "/admin/api/backends/disk/accept", BEARER),
+        ("POST", "/admin/api/backends/disk/accept?found=hash", BEARER),
         ("POST", "/admin/api/backends/disk/accept", None),
         ("POST", "/admin/api/nothing", BEARER),
     ] {

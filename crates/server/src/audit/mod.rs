@@ -141,9 +141,14 @@ impl Audit {
         self.record("backend.frozen", Cause::Program, "identity", &json!({"backend": backend, "reason": reason}));
     }
 
-    /// Notes that an operator took a backend for what it says it is.
-    pub fn backend_accepted(&self, backend: &str, cause: Cause<'_>) {
-        self.record("backend.accepted", cause, "admin", &json!({"backend": backend}));
+    /// Notes that an operator accepted a backend as it was found.
+    pub fn backend_accepted(&self, backend: &str, found: Option<&str>, cause: Cause<'_>) {
+        self.record("backend.accepted", cause, "admin", &json!({"backend": backend, "found": found}));
+    }
+
+    /// Notes that an operator dismissed what a host found at a backend.
+    pub fn backend_dismissed(&self, backend: &str, host: &str, cause: Cause<'_>) {
+        self.record("backend.dismissed", cause, "admin", &json!({"backend": backend, "host": host}));
     }
 
     /// Opens the file anew, for a rotation that moved it away; lines noted before go to the old one.

@@ -55,9 +55,10 @@ fn numbered<'a>(position: usize, backend: &'a dyn Backend, row: &'a Cleanup) -> 
     })
 }
 
-/// A plain row names bytes that were there; nothing else can appear under its key.
+/// A plain row names bytes that were there; nothing else can appear under its key. Where the backend was accepted
+/// since, stores that do not distinguish "deleted" from "was not there" are asked first.
 fn is_plain(cleanup: &Cleanup) -> bool {
-    cleanup.absent_ok_after.is_none() && cleanup.upload == BackendUpload::None
+    cleanup.absent_ok_after.is_none() && cleanup.upload == BackendUpload::None && !cleanup.older_than_accept
 }
 
 fn doomed(cleanup: &Cleanup) -> Doomed {

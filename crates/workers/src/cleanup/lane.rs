@@ -64,7 +64,7 @@ impl<'a> Lane<'a> {
     /// Claims a batch once there is a hand for it; none if there is nothing to do, or nothing to be done.
     async fn claim(&'a self) -> Result<Option<Batch<'a>>, Error> {
         let hand = self.hands.acquire().await.expect("the semaphore is never closed");
-        if self.stuck.load(Ordering::Relaxed) || !self.cleanup.identity.permits(self.backend).await? {
+        if self.stuck.load(Ordering::Relaxed) || !self.cleanup.identity.permits_deletes(self.backend).await? {
             return Ok(None);
         }
         let Cleanup { cleanups, settings, instance, ids, .. } = self.cleanup;

@@ -1,6 +1,5 @@
 //! Facts about how many batches are under way.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{BATCHES_MAX, Cleanup, CleanupSettings, Pace};
 use crate::testing::{counted, ids, scene};
-use crate::{Budget, Identity, IdentityParts, Report, Worker as _};
+use crate::{Budget, Identity, IdentityParts, IdentitySettings, Report, Worker as _};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -74,12 +73,14 @@ async fn worker(scene: &Scene, store: &Arc<Flaky>) -> Cleanup {
     let fleet = Arc::new(Fleet::new(vec![store.clone()]).expect("a fleet"));
     let identity = Arc::new(Identity::new(IdentityParts {
         identities: catalog.clone(),
+        records: catalog.clone(),
         fleet: fleet.clone(),
         ids: ids(scene),
         clock: scene.clock.clone(),
         cluster: "ours".to_owned(),
+        host: "host:9000".to_owned(),
         alarm: Arc::new(()),
-        max_age: HashMap::default(),
+        settings: IdentitySettings::default(),
     }));
     assert!(identity.attach().await);
     let ids = ids(scene);

@@ -1,0 +1,149 @@
+//! Accepting a backend as it was found, because the operator says so: first what would be accepted
+//! is shown, then exactly that is accepted.
+
+use s3o_backend::identity::{Identity as Carried, fingerprint};
+use s3o_backend::{Probe, SharedBackend};
+use s3o_catalog::{Acceptance, IdentityRecord, KnownBackend, PlannedMark, Verdict as CatalogVerdict};
+use s3o_model::names::BackendName;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::attach::NEWEST_MAX;
+use super::{Identity, failed};
+use crate::Error;
+
+/// What an operator is shown before a backend is accepted.
+#[derive(Debug, Clone, Serialize)]
+pub struct AcceptView {
+    /// What the catalog expects: the current mark with its sequence number, and one that is open.
+    pub expected: Value,
+    /// The identity object that this instance found; `null` where none is stored.
+    pub found: Option<Carried>,
+    /// Names exactly what was found.
+    pub hash: String,
+    /// What each instance sees that has recorded it.
+    pub instances: Vec<InstanceView>,
+    /// How many deletes wait for the backend.
+    pub queued_deletes: u64,
+    /// Which of the newest objects are missing.
+    pub newest_missing: Vec<String>,
+}
+
+/// What one instance sees.
+#[derive(Debug, Clone, Serialize)]
+pub struct InstanceView {
+    /// The host and the address on which the instance listens.
+    pub host: String,
+    /// The identity object that it found.
+    pub found: Value,
+    /// Names exactly what it found.
+    pub hash: String,
+    /// Why the backend is frozen there; `null` where the identity fits.
+    pub reason: Option<String>,
+    /// Whether an operator dismissed it.
+    pub dismissed: bool,
+}
+
+/// What became of a request to accept a backend.
+#[derive(Debug, Clone)]
+pub enum AcceptAnswer {
+    /// The backend was accepted.
+    Accepted,
+    /// Nothing was changed.
+    Refused {
+        /// Why.
+        why: String,
+        /// What would be accepted.
+        shown: Box<AcceptView>,
+    },
+}
+
+impl From<IdentityRecord> for InstanceView {
+    fn from(record: IdentityRecord) -> Self {
+        let IdentityRecord { host, found, hash, reason, dismissed } = record;
+        Self { host, found: serde_json::from_str(&found).unwrap_or(Value::String(found)), hash, reason, dismissed }
+    }
+}
+
+fn refused(why: &str, shown: AcceptView) -> AcceptAnswer {
+    AcceptAnswer::Refused { why: why.to_owned(), shown: Box::new(shown) }
+}
+
+impl Identity {
+    /// Accepts what has this hash, if that is what this instance finds and no live record of another
+    /// one differs. Without a hash, shows what would be accepted.
+    pub async fn accept(&self, name: &str, hash: Option<&str>) -> Result<AcceptAnswer, Error> {
+        let unknown = || Error::NoSuchBackend(name.to_owned());
+        let name: BackendName = name.parse().map_err(|_| unknown())?;
+        let backend = self.parts.fleet.get(&name).ok_or_else(unknown)?;
+        let (known, shown) = self.accept_view(backend).await?;
+        let differs =
+            |view: &InstanceView| view.host != self.parts.host && !view.dismissed && Some(view.hash.as_str()) != hash;
+        match hash {
+            None => {
+                Ok(refused("nothing was changed: repeat this with the hash to accept exactly what was found", shown))
+            }
+            Some(hash) if hash != shown.hash => Ok(refused("something else was found than what has this hash", shown)),
+            Some(_) if shown.instances.iter().any(differs) => Ok(refused("instances find different stores", shown)),
+            Some(_) => self.accept_found(backend, &known, shown).await,
+        }
+    }
+
+    async fn accept_view(&self, backend: &SharedBackend) -> Result<(KnownBackend, AcceptView), Error> {
+        let name = backend.name();
+        let (compared, mismatch) = self.inspect(backend).await?;
+        let missing = mismatch.as_ref().and_then(|mismatch| mismatch.missing.as_deref());
+        let known = compared.known;
+        let records = self.parts.records.live_records(name).await?;
+        let shown = AcceptView {
+            expected: serde_json::json!({
+                "cluster": self.parts.cluster, "backend": name, "mark": known.mark, "sequence": known.mark_sequence,
+                "next": known.next_mark,
+            }),
+            hash: fingerprint(compared.found.as_ref(), missing),
+            found: compared.found,
+            instances: records.into_iter().map(InstanceView::from).collect(),
+            queued_deletes: self.parts.identities.queued_deletes(name).await?,
+            newest_missing: self.all_newest_missing(backend).await?,
+        };
+        Ok((known, shown))
+    }
+
+    async fn all_newest_missing(&self, backend: &SharedBackend) -> Result<Vec<String>, Error> {
+        let mut missing = Vec::new();
+        for key in self.parts.identities.newest_keys(backend.name(), NEWEST_MAX).await? {
+            if backend.probe(&key).await == Probe::Absent {
+                missing.push(key);
+            }
+        }
+        Ok(missing)
+    }
+
+    async fn accept_found(
+        &self,
+        backend: &SharedBackend,
+        known: &KnownBackend,
+        shown: AcceptView,
+    ) -> Result<AcceptAnswer, Error> {
+        let name = backend.name();
+        let found = shown.found.as_ref().map_or(0, |found| found.sequence);
+        let sequence = found.max(known.mark_sequence).max(known.next_sequence) + 1;
+        let next = PlannedMark { mark: self.fresh_mark(), sequence };
+        let acceptance = Acceptance { expected: known, hash: &shown.hash, next: &next };
+        match self.parts.identities.accept_mark(name, acceptance).await {
+            Ok(()) => {}
+            Err(error) if error.verdict() == Some(CatalogVerdict::RunAgain) => {
+                return Ok(refused("the marks or the records changed meanwhile", shown));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        backend.reopen_place().await.map_err(|source| failed(backend, source))?;
+        self.write_accepted(backend, &next).await?;
+        self.learn_traits(backend).await?;
+        self.raise(backend).await?;
+        self.delay_deletes(name);
+        self.thaw(name).await?;
+        tracing::warn!(backend = %name, hash = shown.hash, "backend accepted");
+        Ok(AcceptAnswer::Accepted)
+    }
+}

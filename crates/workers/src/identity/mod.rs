@@ -1,0 +1,212 @@
+//! Whose the backends are: the marks that tell a wrong disk, a stale clone, a wrong bucket or a
+//! restored catalog from the right one, before anything is written or destroyed.
+//!
+//! Each instance decides for itself. Where an instance finds something that does not fit, it takes no
+//! writes there and records what it found; while such a record lives, no instance deletes there.
+
+mod accept;
+mod attach;
+mod marks;
+mod records;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::{BoxFuture, join_all};
+use s3o_backend::fleet::{Fleet, NOT_REACHED};
+use s3o_backend::identity::{Verdict, read_identity};
+use s3o_backend::{Error as BackendError, SharedBackend};
+use s3o_catalog::{Identities, IdentityRecords};
+use s3o_model::clock::{Clock, Timestamp};
+use s3o_model::ids::IdSource;
+use s3o_model::names::BackendName;
+
+pub use accept::{AcceptAnswer, AcceptView, InstanceView};
+
+use crate::{Error, Report, Worker};
+
+/// Hears of backends that are not what the catalog takes them for.
+pub trait Alarm: Send + Sync {
+    /// A backend takes no more writes and deletes.
+    fn frozen(&self, backend: &BackendName, reason: &str);
+}
+
+/// Nobody.
+impl Alarm for () {
+    fn frozen(&self, _backend: &BackendName, _reason: &str) {}
+}
+
+/// How identities are checked.
+#[derive(Debug, Clone, Default)]
+pub struct IdentitySettings {
+    /// How old a check may be before destructive work, by backend; others are checked every time.
+    pub max_age: HashMap<BackendName, Duration>,
+    /// How long after the raise of its attach a backend takes deletes; others take them at once.
+    pub delete_delay: HashMap<BackendName, Duration>,
+    /// An attach raises no mark that was confirmed more recently.
+    pub raise_age: Duration,
+}
+
+/// What the identity worker is made of.
+pub struct IdentityParts {
+    /// What the catalog knows of the backends.
+    pub identities: Arc<dyn Identities>,
+    /// What hosts found there.
+    pub records: Arc<dyn IdentityRecords>,
+    /// The backends.
+    pub fleet: Arc<Fleet>,
+    /// Where marks come from.
+    pub ids: IdSource,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The name of this cluster.
+    pub cluster: String,
+    /// The host and the address on which this instance listens: what it finds is recorded under
+    /// this name, whichever process finds it.
+    pub host: String,
+    /// Who hears of backends that were frozen.
+    pub alarm: Arc<dyn Alarm>,
+    /// How it works.
+    pub settings: IdentitySettings,
+}
+
+/// Keeps the identities of the backends.
+pub struct Identity {
+    parts: IdentityParts,
+    states: Mutex<HashMap<BackendName, State>>,
+}
+
+/// What this process knows of a backend.
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// When the identity was last compared.
+    checked: Option<Timestamp>,
+    /// When a backend that is frozen was last attached again.
+    tried: Option<Timestamp>,
+    /// Whether this process confirmed a mark there.
+    has_confirmed: bool,
+    /// When deletes begin.
+    deletes_from: Option<Timestamp>,
+    /// When what was found was last recorded, and its hash.
+    recorded: Option<(Timestamp, String)>,
+}
+
+impl Identity {
+    /// An identity keeper for backends that were not reached yet: they take no writes.
+    #[must_use]
+    pub fn new(parts: IdentityParts) -> Self {
+        for backend in parts.fleet.backends() {
+            parts.fleet.set_frozen(backend.name(), Some(NOT_REACHED.to_owned()));
+        }
+        Self { parts, states: Mutex::default() }
+    }
+
+    /// Whether what a backend answers proves anything: it was compared recently enough and fits.
+    pub async fn permits(&self, backend: &SharedBackend) -> Result<bool, Error> {
+        let name = backend.name();
+        if self.is_frozen(name) {
+            return Ok(false);
+        }
+        if self.is_recent(name) {
+            return Ok(true);
+        }
+        match self.check(backend).await {
+            Err(Error::Backend { source, .. }) => {
+                tracing::info!(backend = %name, %source, "identity not readable, lane waits");
+                Ok(false)
+            }
+            checked => checked,
+        }
+    }
+
+    /// Whether bytes may be deleted: the backend fits, it has done so for long enough after it was
+    /// attached, and no instance has a record of anything else.
+    pub async fn permits_deletes(&self, backend: &SharedBackend) -> Result<bool, Error> {
+        let name = backend.name();
+        if self.state(name, |state| state.deletes_from).is_some_and(|from| self.parts.clock.now() < from) {
+            return Ok(false);
+        }
+        Ok(self.permits(backend).await? && !self.is_disputed(name).await?)
+    }
+
+    /// Compares catalog and backend now, and freezes the backend for this instance if it does not
+    /// fit. An identity object that a late write replaced is written again.
+    pub async fn check(&self, backend: &SharedBackend) -> Result<bool, Error> {
+        let compared = self.compare(backend).await?;
+        match compared.verdict {
+            Verdict::Overwritten => self.raise(backend).await.map(|()| true),
+            verdict if verdict.fits() => Ok(true),
+            _ => self.freeze(backend, &compared.mismatch()).await.map(|()| false),
+        }
+    }
+
+    /// Checks that a backend can be read and, unless it is frozen anyway, that its identity fits; if not, it is frozen.
+    pub async fn probe(&self, backend: &SharedBackend) -> Result<(), Error> {
+        if self.is_frozen(backend.name()) {
+            return read_identity(backend.as_ref()).await.map(drop).map_err(|source| failed(backend, source));
+        }
+        self.check(backend).await.map(drop)
+    }
+
+    fn is_frozen(&self, name: &BackendName) -> bool {
+        self.parts.fleet.standing(name).is_none_or(|standing| standing.frozen.is_some())
+    }
+
+    /// A check from before the moment when deletes begin does not count: the raise of the attach must
+    /// still stand then.
+    fn is_recent(&self, name: &BackendName) -> bool {
+        let max_age = self.parts.settings.max_age.get(name).copied().unwrap_or(Duration::ZERO);
+        let (checked, from) = self.state(name, |state| (state.checked, state.deletes_from));
+        let now = self.parts.clock.now();
+        let counts = |moment: Timestamp| from.is_none_or(|from| now < from || moment >= from);
+        checked.is_some_and(|moment| now.since(moment) < max_age && counts(moment))
+    }
+
+    fn state<T>(&self, name: &BackendName, work: impl FnOnce(&mut State) -> T) -> T {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        work(states.entry(name.clone()).or_default())
+    }
+
+    /// Raises the mark of one backend if it fits; says whether it did.
+    fn boxed_raise<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            if self.is_frozen(backend.name()) || !self.check(backend).await? {
+                return Ok(false);
+            }
+            self.raise(backend).await.map(|()| true)
+        })
+    }
+}
+
+fn failed(backend: &SharedBackend, source: BackendError) -> Error {
+    Error::Backend { backend: backend.name().clone(), source }
+}
+
+#[async_trait]
+impl Worker for Identity {
+    fn name(&self) -> &'static str {
+        "identity"
+    }
+
+    /// Raises the mark of every backend that fits, side by side: one that cannot be written keeps no
+    /// other from being raised.
+    async fn tick(&self, report: &mut Report) -> Result<(), Error> {
+        let raises: Vec<_> = self.parts.fleet.backends().map(|backend| self.boxed_raise(backend)).collect();
+        let mut failure = None;
+        for raised in join_all(raises).await {
+            match raised {
+                Ok(true) => report.count("raised", 1),
+                Ok(false) => {}
+                Err(error) => {
+                    report.count("failed", 1);
+                    failure = failure.or(Some(error));
+                }
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,122 @@
+//! What this instance found, recorded for the others, and what the others recorded.
+
+use std::time::Duration;
+
+use s3o_backend::SharedBackend;
+use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, fingerprint};
+use s3o_catalog::IdentityRecord;
+use s3o_model::names::BackendName;
+
+use super::Identity;
+use super::marks::Mismatch;
+use crate::Error;
+
+/// How long a record counts after it was last renewed.
+const LEASE: Duration = Duration::from_mins(2);
+/// How old a record may be before it is renewed.
+const RENEWED_AFTER: Duration = Duration::from_secs(30);
+
+impl Identity {
+    /// Freezes a backend for this instance, and records what was found.
+    pub(super) async fn freeze(&self, backend: &SharedBackend, mismatch: &Mismatch) -> Result<(), Error> {
+        let (name, reason) = (backend.name(), mismatch.reason.as_str());
+        let standing = self.parts.fleet.standing(name).and_then(|standing| standing.frozen.clone());
+        if standing.as_deref() != Some(reason) {
+            tracing::error!(backend = %name, reason, "backend frozen");
+            self.parts.fleet.set_frozen(name, Some(reason.to_owned()));
+            self.parts.alarm.frozen(name, reason);
+        }
+        let was_in_use = standing.is_none();
+        if was_in_use && mismatch.is_unknown_mark && self.state(name, |state| state.has_confirmed) {
+            self.contest(backend, mismatch.found.as_ref()).await;
+        }
+        self.record(name, mismatch.found.as_ref(), mismatch.hash(), Some(reason.to_owned())).await
+    }
+
+    /// Two catalogs use this backend. Whoever wrote the mark that this one does not know freezes when it
+    /// reads that the mark is contested.
+    async fn contest(&self, backend: &SharedBackend, found: Option<&Carried>) {
+        let Some(found) = found else { return };
+        let contested = Carried { contested: true, ..found.clone() };
+        match backend.write_own(IDENTITY_KEY, contested.encode()).await {
+            Ok(()) => {
+                tracing::error!(backend = %backend.name(), mark = found.mark, "mark of another catalog contested")
+            }
+            Err(error) => tracing::error!(backend = %backend.name(), %error, "mark of another catalog not contested"),
+        }
+    }
+
+    /// The backend takes writes again, and the record of this host is closed.
+    pub(super) async fn thaw(&self, name: &BackendName) -> Result<(), Error> {
+        let closed = self.parts.records.close_record(name, &self.parts.host).await?;
+        if closed {
+            tracing::info!(backend = %name, "record closed: the identity fits");
+        }
+        self.state(name, |state| state.recorded = None);
+        self.parts.fleet.set_frozen(name, None);
+        Ok(())
+    }
+
+    async fn record(
+        &self,
+        name: &BackendName,
+        found: Option<&Carried>,
+        hash: String,
+        reason: Option<String>,
+    ) -> Result<(), Error> {
+        let now = self.parts.clock.now();
+        let is_recorded = |(at, recorded): &(_, String)| *recorded == hash && now.since(*at) < RENEWED_AFTER;
+        if self.state(name, |state| state.recorded.as_ref().is_some_and(is_recorded)) {
+            return Ok(());
+        }
+        let found = serde_json::to_string(&found).unwrap_or_default();
+        let host = self.parts.host.clone();
+        let record = IdentityRecord { host, found, hash: hash.clone(), reason, dismissed: false };
+        self.parts.records.record(name, &record, LEASE).await?;
+        self.state(name, |state| state.recorded = Some((now, hash)));
+        Ok(())
+    }
+
+    /// Whether a live record stops the deletes on a backend.
+    pub(super) async fn is_disputed(&self, name: &BackendName) -> Result<bool, Error> {
+        let live = self.parts.records.live_records(name).await?;
+        let disputing = live.into_iter().find(|record| record.reason.is_some() && !record.dismissed);
+        if let Some(IdentityRecord { host, reason, .. }) = &disputing {
+            let reason = reason.as_deref().unwrap_or_default();
+            tracing::info!(backend = %name, host, reason, "no deletes: an instance finds another store there");
+        }
+        Ok(disputing.is_some())
+    }
+
+    /// Where an instance finds something that does not fit, those whose check fits record what they
+    /// see too: an operator is shown both, and neither can be accepted while they differ.
+    pub(super) async fn answer_disputes(&self) -> Result<(), Error> {
+        for name in self.parts.records.disputed_backends().await? {
+            let Some(backend) = self.parts.fleet.get(&name) else { continue };
+            if self.is_frozen(&name) {
+                continue;
+            }
+            let compared = self.compare(backend).await?;
+            if compared.verdict.fits() {
+                let hash = fingerprint(compared.found.as_ref(), None);
+                self.record(&name, compared.found.as_ref(), hash, None).await?;
+            } else {
+                self.freeze(backend, &compared.mismatch()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Dismisses what a host found, because the operator knows better. It stops no deletes until the
+    /// host finds something else. Says whether there was such a record.
+    pub async fn dismiss(&self, name: &str, host: &str) -> Result<bool, Error> {
+        let unknown = || Error::NoSuchBackend(name.to_owned());
+        let name: BackendName = name.parse().map_err(|_| unknown())?;
+        self.parts.fleet.get(&name).ok_or_else(unknown)?;
+        let dismissed = self.parts.records.dismiss_record(&name, host).await?;
+        if dismissed {
+            tracing::warn!(backend = %name, host, "record dismissed");
+        }
+        Ok(dismissed)
+    }
+}

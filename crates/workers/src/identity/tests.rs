@@ -1,0 +1,416 @@
+//! Facts about marks, freezes per instance, records and accepts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, MARKS_PREFIX, mark_key};
+use s3o_backend::layers::{Fault, Flaky, Weather};
+use s3o_backend::{Fleet, Memory, SharedBackend};
+use s3o_catalog::conformance::scene::Scene;
+use s3o_catalog::{Identities as _, IdentityRecords as _, KnownBackend};
+use s3o_model::entropy::SeededEntropy;
+use s3o_model::ids::IdSource;
+use s3o_model::names::BackendName;
+
+use super::{AcceptAnswer, AcceptView, Identity, IdentityParts, IdentitySettings};
+use crate::testing::{counted, scene};
+use crate::{Report, Worker as _};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn disk() -> BackendName {
+    "disk".parse().expect("a name")
+}
+
+/// One instance with one backend.
+struct Instance {
+    identity: Identity,
+    fleet: Arc<Fleet>,
+}
+
+impl Instance {
+    fn new(scene: &Scene, host: &str, stores: Vec<SharedBackend>) -> Self {
+        Self::with(scene, host, stores, IdentitySettings::default())
+    }
+
+    fn with(scene: &Scene, host: &str, stores: Vec<SharedBackend>, settings: IdentitySettings) -> Self {
+        let catalog = Arc::new(scene.catalog.clone());
+        let fleet = Arc::new(Fleet::new(stores).expect("a fleet"));
+        static SEEDS: AtomicU64 = AtomicU64::new(1);
+        let entropy = SeededEntropy::new(SEEDS.fetch_add(1, Ordering::Relaxed));
+        let identity = Identity::new(IdentityParts {
+            identities: catalog.clone(),
+            records: catalog,
+            fleet: fleet.clone(),
+            ids: IdSource::new(scene.clock.clone(), Arc::new(entropy)),
+            clock: scene.clock.clone(),
+            cluster: "ours".to_owned(),
+            host: host.to_owned(),
+            alarm: Arc::new(()),
+            settings,
+        });
+        Self { identity, fleet }
+    }
+
+    async fn attached(scene: &Scene, host: &str, store: &Arc<Memory>) -> Self {
+        let instance = Self::new(scene, host, vec![store.clone()]);
+        assert!(instance.identity.attach().await);
+        instance
+    }
+
+    fn backend(&self) -> &SharedBackend {
+        self.fleet.get(&disk()).expect("configured")
+    }
+
+    fn frozen(&self) -> Option<String> {
+        self.fleet.standing(&disk()).expect("known").frozen.clone()
+    }
+
+    async fn deletes(&self) -> bool {
+        self.identity.permits_deletes(self.backend()).await.expect("compared")
+    }
+
+    async fn shown(&self, hash: Option<&str>) -> Option<AcceptView> {
+        match self.identity.accept("disk", hash).await.expect("compared") {
+            AcceptAnswer::Accepted => None,
+            AcceptAnswer::Refused { shown, .. } => Some(*shown),
+        }
+    }
+}
+
+fn memory() -> Arc<Memory> {
+    Arc::new(Memory::new(disk()))
+}
+
+/// A store that holds the same as this one.
+fn clone_of(store: &Memory) -> Arc<Memory> {
+    let clone = memory();
+    for key in store.keys() {
+        clone.plant(&key, store.bytes(&key).expect("listed"));
+    }
+    clone
+}
+
+fn carried(store: &Memory) -> Carried {
+    Carried::decode(&store.bytes(IDENTITY_KEY).expect("an identity")).expect("readable")
+}
+
+fn marks(store: &Memory) -> Vec<String> {
+    let keys = store.keys().into_iter();
+    keys.filter_map(|key| key.strip_prefix(MARKS_PREFIX).map(str::to_owned)).collect()
+}
+
+async fn known(scene: &Scene) -> KnownBackend {
+    scene.catalog.known_backend(&disk()).await.expect("known")
+}
+
+async fn raise(instance: &Instance) {
+    instance.identity.raise(instance.backend()).await.expect("raised");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_is_raised_while_somebody_compares_freezes_nothing() {
+    let scene = scene();
+    let flaky = Arc::new(Flaky::new(memory()));
+    let instance = Instance::new(&scene, "a", vec![flaky.clone()]);
+    assert!(instance.identity.attach().await);
+
+    flaky.fail_call(flaky.calls() + 1, Fault::Delay(Duration::from_secs(1)));
+    let mut report = Report::default();
+    let (permitted, raised) =
+        tokio::join!(instance.identity.permits(instance.backend()), instance.identity.tick(&mut report));
+    raised.expect("raised");
+    assert!(permitted.expect("compared"));
+    assert_eq!(instance.frozen(), None);
+}
+
+#[tokio::test]
+async fn each_raise_creates_an_object_of_its_mark_and_removes_the_one_before() {
+    let (scene, store) = (scene(), memory());
+    let instance = Instance::attached(&scene, "a", &store).await;
+    for sequence in 1..4 {
+        let known = known(&scene).await;
+        assert_eq!((known.mark_sequence, carried(&store).sequence), (sequence, sequence));
+        assert_eq!(marks(&store), [known.mark.expect("confirmed")]);
+        raise(&instance).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stale_clone_is_frozen_before_anything_is_written_there() {
+    let (scene, store) = (scene(), memory());
+    let instance = Instance::attached(&scene, "a", &store).await;
+    let clone = clone_of(&store);
+    raise(&instance).await;
+
+    let other = Instance::new(&scene, "b", vec![clone.clone()]);
+    let before = clone.keys();
+    assert!(other.identity.attach().await);
+    assert!(other.frozen().is_some_and(|reason| reason.contains("stale clone")), "{:?}", other.frozen());
+    assert_eq!((clone.keys(), clone.calls("write_own"), clone.calls("probe_traits")), (before, 0, 0));
+    assert_eq!(known(&scene).await.frozen_reason, None, "it is frozen for that instance alone");
+    assert_eq!(instance.frozen(), None);
+}
+
+#[tokio::test]
+async fn an_older_identity_beside_the_object_of_the_current_mark_is_raised_again() {
+    let (scene, store) = (scene(), memory());
+    let instance = Instance::attached(&scene, "a", &store).await;
+    let late = store.bytes(IDENTITY_KEY).expect("an identity");
+    raise(&instance).await;
+    store.plant(IDENTITY_KEY, late);
+    assert!(instance.deletes().await);
+    assert_eq!((instance.frozen(), carried(&store).sequence), (None, 3));
+    assert_eq!(Some(carried(&store).mark), known(&scene).await.mark);
+}
+
+#[tokio::test]
+async fn a_backend_from_before_sequence_numbers_attaches_and_is_given_one() {
+    let (scene, store) = (scene(), memory());
+    known(&scene).await;
+    scene.change("UPDATE backends SET mark = 'old', past_marks = '[\"older\"]'", vec![]).await;
+    store.plant(IDENTITY_KEY, Bytes::from_static(br#"{"cluster": "ours", "backend": "disk", "mark": "old"}"#));
+
+    let instance = Instance::attached(&scene, "a", &store).await;
+    assert_eq!(instance.frozen(), None);
+    let known = known(&scene).await;
+    assert_eq!((known.mark_sequence, carried(&store).sequence), (1, 1));
+    assert_eq!(marks(&store), [known.mark.expect("confirmed")]);
+    assert!(store.bytes(&mark_key("old")).is_none());
+}
+
+#[tokio::test]
+async fn a_clone_younger_than_the_last_raise_lacks_the_newest_object() {
+    let (scene, store) = (scene(), memory());
+    Instance::attached(&scene, "a", &store).await;
+    let bucket = scene.bucket("bucket").await;
+    for number in 0..3 {
+        scene.put(bucket, &format!("k{number}"), 5).await;
+    }
+    let newest = scene.catalog.newest_keys(&disk(), 32).await.expect("locations");
+    for key in &newest[1..] {
+        store.plant(key, Bytes::from_static(b"12345"));
+    }
+    let clone = clone_of(&store);
+    let other = Instance::attached(&scene, "b", &clone).await;
+    assert!(other.frozen().is_some_and(|reason| reason.contains(&newest[0])), "{:?}", other.frozen());
+    assert_eq!(clone.calls("write_own"), 0);
+    let shown = other.shown(None).await.expect("shown");
+    assert_eq!(shown.newest_missing, newest[..1]);
+
+    // The object arrives, as on a disk that was mounted late: the next look attaches the backend.
+    clone.plant(&newest[0], Bytes::from_static(b"12345"));
+    assert!(other.identity.attach().await);
+    assert_eq!(other.frozen(), None);
+}
+
+#[tokio::test]
+async fn what_was_accepted_with_missing_objects_attaches_at_the_next_start() {
+    let (scene, store) = (scene(), memory());
+    Instance::attached(&scene, "a", &store).await;
+    let bucket = scene.bucket("bucket").await;
+    scene.put(bucket, "lost", 5).await;
+    let instance = Instance::attached(&scene, "a", &store).await;
+    let shown = instance.shown(None).await.expect("shown");
+    assert_eq!(shown.newest_missing.len(), 1);
+    assert!(instance.shown(Some(&shown.hash)).await.is_none(), "accepted");
+    assert_eq!(Instance::attached(&scene, "a", &store).await.frozen(), None);
+}
+
+/// A store that can be read and not written.
+struct ReadOnly;
+
+impl Weather for ReadOnly {
+    fn strike(&self, operation: &'static str, _key: &str) -> Option<Fault> {
+        (operation == "write_own").then_some(Fault::Before)
+    }
+}
+
+#[tokio::test]
+async fn one_backend_that_cannot_be_written_keeps_no_other_from_being_raised() {
+    let scene = scene();
+    let broken = Arc::new(Flaky::new(Arc::new(Memory::new("broken".parse().expect("a name")))));
+    let store = memory();
+    let instance = Instance::new(&scene, "a", vec![broken.clone(), store.clone()]);
+    assert!(instance.identity.attach().await);
+    broken.set_weather(Some(Arc::new(ReadOnly)));
+    let mut report = Report::default();
+    assert!(instance.identity.tick(&mut report).await.is_err(), "the run still fails");
+    assert_eq!(counted(&report), [("failed", 1), ("raised", 1)]);
+    assert_eq!(carried(&store).sequence, 2);
+}
+
+#[tokio::test]
+async fn a_raise_is_complete_with_a_mark_that_was_planned_after_it_began() {
+    let (scene, store) = (scene(), memory());
+    let instance = Instance::attached(&scene, "a", &store).await;
+    // A copy of the catalog that is made now knows this mark.
+    scene.catalog.plan_mark(&disk(), "open").await.expect("planned");
+    raise(&instance).await;
+    let known = known(&scene).await;
+    assert!(known.past_marks.contains(&"open".to_owned()));
+    assert!(known.mark.is_some_and(|mark| mark != "open" && mark == carried(&store).mark));
+}
+
+#[tokio::test]
+async fn two_catalogs_of_one_cluster_both_freeze() {
+    let (one, two, store) = (scene(), scene(), memory());
+    let first = Instance::attached(&one, "a", &store).await;
+    // The second catalog is a copy of the first one, from before this raise.
+    let copied = known(&one).await;
+    known(&two).await;
+    let planned = two.catalog.plan_mark(&disk(), &copied.mark.expect("confirmed")).await.expect("planned");
+    two.catalog.confirm_mark(&disk(), &planned.mark).await.expect("confirmed");
+    let second = Instance::attached(&two, "b", &store).await;
+    assert_eq!(second.frozen(), None, "it found the mark that it knows");
+
+    // The first one finds a mark that it does not know, and says so there.
+    assert!(!first.deletes().await);
+    assert!(first.frozen().is_some_and(|reason| reason.contains("does not know")), "{:?}", first.frozen());
+    assert!(carried(&store).contested);
+    assert!(!second.deletes().await);
+    assert!(second.frozen().is_some_and(|reason| reason.contains("contested")), "{:?}", second.frozen());
+
+    // A frozen instance contests no more: what was accepted stays.
+    let shown = second.shown(None).await.expect("shown");
+    assert!(second.shown(Some(&shown.hash)).await.is_none(), "accepted");
+    assert!(first.identity.attach().await);
+    assert!(!carried(&store).contested && second.deletes().await && first.frozen().is_some());
+}
+
+#[tokio::test]
+async fn a_catalog_that_never_confirmed_a_mark_contests_none() {
+    let (one, restored, store) = (scene(), scene(), memory());
+    Instance::attached(&one, "a", &store).await;
+    known(&restored).await;
+    restored.catalog.plan_mark(&disk(), "before").await.expect("planned");
+    restored.catalog.confirm_mark(&disk(), "before").await.expect("confirmed");
+    let instance = Instance::attached(&restored, "b", &store).await;
+    assert!(instance.frozen().is_some() && !carried(&store).contested);
+}
+
+#[tokio::test]
+async fn deletes_begin_some_time_after_a_start_if_its_raise_still_stands() {
+    let (scene, store) = (scene(), memory());
+    assert!(Instance::attached(&scene, "a", &store).await.deletes().await, "nothing was ever written there");
+    let settings = IdentitySettings {
+        max_age: HashMap::from([(disk(), Duration::from_hours(1))]),
+        delete_delay: HashMap::from([(disk(), 2 * MINUTE)]),
+        ..IdentitySettings::default()
+    };
+    let started = Instance::with(&scene, "a", vec![store.clone()], settings);
+    assert!(started.identity.attach().await);
+    assert!(!started.deletes().await);
+    assert!(started.identity.permits(started.backend()).await.expect("compared"), "it is read all the same");
+    scene.clock.advance(MINUTE);
+    assert!(!started.deletes().await);
+    // Another catalog writes a mark of its own meanwhile: the check from the start does not count any more.
+    let stranger = Carried { mark: "unheard".to_owned(), sequence: 9, ..carried(&store) };
+    store.plant(IDENTITY_KEY, stranger.encode());
+    scene.clock.advance(MINUTE);
+    assert!(!started.deletes().await);
+    assert!(started.frozen().is_some());
+}
+
+#[tokio::test]
+async fn a_start_raises_no_mark_that_another_instance_has_just_confirmed() {
+    let (scene, store) = (scene(), memory());
+    Instance::attached(&scene, "a", &store).await;
+    let settings = || IdentitySettings { raise_age: 5 * MINUTE, ..IdentitySettings::default() };
+    for (wait, sequence) in [(MINUTE, 1), (5 * MINUTE, 2)] {
+        scene.clock.advance(wait);
+        assert!(Instance::with(&scene, "b", vec![store.clone()], settings()).identity.attach().await);
+        assert_eq!(carried(&store).sequence, sequence);
+    }
+}
+
+/// Two instances, of which the second finds another store.
+async fn disagreeing() -> (Scene, Arc<Memory>, Arc<Memory>, Instance, Instance) {
+    let (scene, right, wrong) = (scene(), memory(), memory());
+    let one = Instance::attached(&scene, "a", &right).await;
+    let other = Instance::attached(&scene, "b", &wrong).await;
+    (scene, right, wrong, one, other)
+}
+
+#[tokio::test]
+async fn what_one_instance_finds_stops_all_deletes_until_it_fits() {
+    let (scene, right, wrong, one, other) = disagreeing().await;
+    assert!(other.frozen().is_some() && one.frozen().is_none());
+    assert!(!one.deletes().await && !other.deletes().await);
+    assert!(one.identity.permits(one.backend()).await.expect("compared"), "it goes on reading and writing");
+    let records = scene.catalog.live_records(&disk()).await.expect("records");
+    assert_eq!(records.iter().map(|record| record.host.as_str()).collect::<Vec<_>>(), ["b"]);
+
+    // The right store is back.
+    for key in right.keys() {
+        wrong.plant(&key, right.bytes(&key).expect("listed"));
+    }
+    assert!(other.identity.attach().await);
+    assert_eq!(other.frozen(), None);
+    assert_eq!(scene.catalog.live_records(&disk()).await.expect("records"), []);
+}
+
+#[tokio::test]
+async fn a_record_counts_while_its_lease_is_renewed() {
+    let (scene, _, _, one, other) = disagreeing().await;
+    scene.clock.advance(MINUTE);
+    assert!(other.identity.attach().await);
+    scene.clock.advance(MINUTE + MINUTE / 2);
+    assert!(!one.deletes().await, "it was renewed");
+    scene.clock.advance(MINUTE);
+    assert!(one.deletes().await, "that instance is dead");
+    assert!(other.identity.attach().await);
+    assert!(!one.deletes().await);
+}
+
+#[tokio::test]
+async fn a_dismissal_holds_until_something_else_is_found() {
+    let (scene, right, wrong, one, other) = disagreeing().await;
+    assert!(!one.identity.dismiss("disk", "nobody").await.expect("asked"));
+    assert!(one.identity.dismiss("disk", "b").await.expect("dismissed"));
+    assert!(one.deletes().await);
+    scene.clock.advance(MINUTE);
+    assert!(other.identity.attach().await);
+    assert!(one.deletes().await, "it finds the same");
+    let theirs = Carried { cluster: "theirs".to_owned(), ..carried(&right) };
+    wrong.plant(IDENTITY_KEY, theirs.encode());
+    assert!(other.identity.attach().await);
+    assert!(!one.deletes().await, "it finds something else");
+}
+
+#[tokio::test]
+async fn nothing_is_accepted_while_instances_find_different_stores() {
+    let (scene, _, wrong, one, other) = disagreeing().await;
+    one.identity.answer_disputes().await.expect("answered");
+    let shown = other.shown(None).await.expect("shown");
+    assert_eq!((shown.found.is_none(), shown.instances.len()), (true, 2));
+    assert_eq!(shown.instances[0].reason, None, "the first one fits");
+    assert!(other.shown(Some(&shown.hash)).await.is_some(), "the first instance finds another store");
+    assert!(other.shown(Some("another")).await.is_some());
+    assert!(wrong.keys().is_empty(), "nothing was written");
+
+    // The first instance is dead: its record ends, and it meets the new mark when it comes back.
+    scene.clock.advance(3 * MINUTE);
+    assert!(other.shown(Some(&shown.hash)).await.is_none(), "accepted");
+    assert!(other.deletes().await && carried(&wrong).sequence > 1);
+    assert!(!one.deletes().await);
+    assert!(one.frozen().is_some());
+}
+
+#[tokio::test]
+async fn what_changed_since_it_was_shown_is_not_accepted() {
+    let (scene, store) = (scene(), memory());
+    let instance = Instance::attached(&scene, "a", &store).await;
+    store.corrupt(IDENTITY_KEY, None);
+    assert!(!instance.deletes().await);
+    let shown = instance.shown(None).await.expect("shown");
+    store.plant(IDENTITY_KEY, Bytes::from_static(br#"{"cluster": "theirs", "backend": "disk", "mark": "m"}"#));
+    let again = instance.shown(Some(&shown.hash)).await.expect("shown again");
+    assert_ne!(again.hash, shown.hash);
+    assert_eq!(carried(&store).cluster, "theirs");
+    assert!(instance.shown(Some(&again.hash)).await.is_none(), "accepted");
+    assert_eq!(carried(&store).cluster, "ours");
+}
