@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use s3o_catalog::unit::{Answer, Row, Statement, Unit, Value};
-use s3o_catalog::{Driver, Effort, Error};
+use s3o_catalog::{Condition, Driver, Effort, Error};
 
 /// What is done to the units of one name.
 pub enum Trick {
@@ -83,6 +83,14 @@ impl Driver for Misled {
 
     async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.inner.read(query).await
+    }
+
+    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        self.inner.read_both_ways(query, by_table).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 
     fn stripes(&self) -> u32 {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
-use s3o_catalog::{Driver, Effort, Error as CatalogError, Mode, Postgres, PostgresOptions, Verdict};
+use s3o_catalog::{Condition, Driver, Effort, Error as CatalogError, Mode, Postgres, PostgresOptions, Verdict};
 use s3o_engine::{Declared, DeleteObject, Engine, PutObject};
 use s3o_model::clock::SystemClock;
 use s3o_model::conditions::WriteCondition;
@@ -75,6 +75,18 @@ impl Driver for Counting {
 
     async fn read(&self, query: Statement) -> Result<Vec<Row>, CatalogError> {
         self.inner.read(query).await
+    }
+
+    async fn read_both_ways(
+        &self,
+        query: Statement,
+        by_table: Statement,
+    ) -> Result<(Vec<Row>, Vec<Row>), CatalogError> {
+        self.inner.read_both_ways(query, by_table).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 
     fn stripes(&self) -> u32 {

@@ -10,7 +10,7 @@ use s3o_backend::{
     UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
-use s3o_catalog::{Driver, Effort, Error as CatalogError};
+use s3o_catalog::{Condition, Driver, Effort, Error as CatalogError};
 use s3o_model::names::BackendName;
 
 use crate::journal::Journal;
@@ -81,6 +81,18 @@ impl Driver for Distant {
             Some(_) => Err(CatalogError::Away("injected".to_owned())),
             None => self.inner.read(query).await,
         }
+    }
+
+    async fn read_both_ways(
+        &self,
+        query: Statement,
+        by_table: Statement,
+    ) -> Result<(Vec<Row>, Vec<Row>), CatalogError> {
+        self.inner.read_both_ways(query, by_table).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 
     fn stripes(&self) -> u32 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use s3o_backend::layers::{Fault, Weather};
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
-use s3o_catalog::{Driver, Effort, Error};
+use s3o_catalog::{Condition, Driver, Effort, Error};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
@@ -194,6 +194,14 @@ impl Driver for Pointed {
             Some(Blow::DieAfter | Blow::LoseAnswer) => Err(Error::Away("injected: no answer".to_owned())),
             None => self.inner.read(query).await,
         }
+    }
+
+    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        self.inner.read_both_ways(query, by_table).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 
     fn stripes(&self) -> u32 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use s3o_backend::{Fleet, SharedBackend};
 use s3o_cache::{Cache, CacheParts};
-use s3o_catalog::{Catalog, Cleanups, Driver, Error, Identities as _, Intents as _, Quotas as _};
+use s3o_catalog::{Catalog, Cleanups, Driver, Error, Identities as _, Intents as _, Longest, Quotas as _};
 use s3o_engine::{Engine, EngineParts, IntentMetrics, OrphanAlarm, Settings};
 use s3o_model::backoff::Backoff;
 use s3o_model::bucket::ConfiguredBuckets;
@@ -30,6 +30,8 @@ pub const LEASE: Duration = Duration::from_mins(5);
 pub const LATE: Duration = Duration::from_hours(1);
 /// After how long a claim is free again.
 const CLAIM_GRACE: Duration = Duration::from_mins(5);
+/// Further ahead than anything that a test waits for.
+const WEEK: Duration = Duration::from_hours(7 * 24);
 
 /// One run of the program, without its doors.
 pub struct Process {
@@ -246,8 +248,13 @@ impl Parts {
         Watchdog {
             cleanups: self.catalog.clone(),
             objects: self.catalog.clone(),
+            ahead: self.catalog.clone(),
             ids: self.ids.clone(),
-            settings: WatchdogSettings { claim_grace_period: CLAIM_GRACE, stuck_after: self.stuck_after },
+            settings: WatchdogSettings {
+                claim_grace_period: CLAIM_GRACE,
+                stuck_after: self.stuck_after,
+                longest: Longest { due: WEEK, claim: WEEK, lease: WEEK, deletion: WEEK, absence: WEEK },
+            },
             cleanup_bell: self.bell.clone(),
         }
     }
@@ -262,7 +269,6 @@ impl Parts {
             fleet: self.fleet.clone(),
             identity: self.identity.clone(),
             ids: self.ids.clone(),
-            clock: self.clock.clone(),
             cleanup_bell: self.bell.clone(),
         }
     }

@@ -4,17 +4,20 @@
 //! A unit changes rows and their sum together, so what one statement finds between them is the same
 //! in every snapshot: it is applied as a difference, and nothing that others do meanwhile is lost.
 
-use std::sync::LazyLock;
+mod counts;
+mod unreferenced;
 
 use async_trait::async_trait;
-use s3o_model::cleanup::Reason;
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
 use crate::error::{Error, Verdict};
-use crate::release::{NONE, Release, Selector};
-use crate::unit::{Row, Unit, json};
-use crate::{Catalog, params};
+use crate::unit::{Row, Unit};
+use crate::{Catalog, Integrity, params};
+
+#[cfg(test)]
+pub(crate) use counts::BY_TABLE;
+pub use counts::Confirmed;
 
 /// One stripe of a backend's books beside the sums of its rows, as (booked, found).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,12 +81,22 @@ pub trait Audits: Send + Sync {
     /// Compares the counts of the next `limit` contents with the rows that refer, in one snapshot.
     async fn audit_counts(&self, after: Option<ContentId>, limit: usize) -> Result<CountPage, Error>;
 
-    /// Counts again, holding the contents; those that were wrong are returned. Nothing is condemned
-    /// and nothing comes back: a count is only a count.
-    async fn recount(&self, contents: &[ContentId]) -> Result<Vec<Recounted>, Error>;
+    /// Counts the rows that refer to each of these contents twice in one snapshot: through the indexes, and by
+    /// reading each referring table once. An index that differs from its table makes the catalog a damaged one.
+    async fn confirm_suspects(&self, contents: &[ContentId]) -> Result<Vec<Confirmed>, Error>;
 
-    /// Condemns those of the contents that still are without a reference, by count and by rows.
-    async fn condemn_unreferenced(&self, contents: &[ContentId]) -> Result<Vec<CondemnedPlace>, Error>;
+    /// Applies the difference to counts that still are the ones seen; those that were changed are returned. Nothing
+    /// is condemned and nothing comes back: a count is only a count.
+    async fn recount(&self, suspects: &[Confirmed]) -> Result<Vec<Recounted>, Error>;
+
+    /// Condemns those of the contents that are without a reference by count, by index and by table.
+    async fn condemn_unreferenced(&self, suspects: &[Confirmed]) -> Result<Vec<CondemnedPlace>, Error>;
+
+    /// Keeps a finding about an audit with so many suspects that none was repaired; zero removes it.
+    async fn note_suspects(&self, suspects: u64) -> Result<(), Error>;
+
+    /// What is known about the integrity of the catalog: nothing is repaired before its check has passed.
+    fn integrity(&self) -> Integrity;
 }
 
 const BOOKS: &str = "SELECT backend_name, stripe, max(repairs), \
@@ -96,66 +109,6 @@ const BOOKS: &str = "SELECT backend_name, stripe, max(repairs), \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, 0, size_bytes, 0 FROM cleanup_dlq \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, 0, 0, size_bytes FROM pending_objects \
        WHERE backend_name IS NOT NULL) AS said GROUP BY backend_name, stripe ORDER BY backend_name, stripe";
-
-/// How many rows refer to content `c`.
-macro_rules! referring {
-    () => {
-        "(SELECT count(*) FROM objects WHERE content_id = c.id) \
-         + (SELECT count(*) FROM multipart_parts WHERE content_id = c.id) \
-         + (SELECT count(*) FROM content_parts WHERE whole_id = c.id) \
-         + (SELECT count(*) FROM pending_objects WHERE pin_content_id = c.id)"
-    };
-}
-
-/// One reference for every row of a table that names content of the page.
-macro_rules! references {
-    ($column:literal, $table:literal) => {
-        concat!(
-            " UNION ALL SELECT ",
-            $column,
-            ", NULL, NULL, 1 FROM ",
-            $table,
-            " WHERE ",
-            $column,
-            " > $1 AND ",
-            $column,
-            " <= (SELECT max(id) FROM page)"
-        )
-    };
-}
-
-/// Contents and references are read side by side, in the order of contents, so that a page costs what
-/// it holds: a count per content is a search per content, and a bad guess of a planner a scan. The last
-/// row tells how far the page goes.
-const COUNTS: &str = concat!(
-    "WITH page AS MATERIALIZED (SELECT id, ref_count, state FROM contents WHERE id > $1 ORDER BY id LIMIT $2), \
-     said AS (SELECT id, ref_count, state, 0 AS one FROM page",
-    references!("content_id", "objects"),
-    references!("content_id", "multipart_parts"),
-    references!("whole_id", "content_parts"),
-    references!("pin_content_id", "pending_objects"),
-    ") SELECT id, max(ref_count), sum(one) FROM said GROUP BY id \
-     HAVING max(ref_count) <> sum(one) OR (sum(one) = 0 AND max(state) = 'live') \
-     UNION ALL SELECT max(id), count(*), NULL FROM page"
-);
-
-const RECOUNT: &str = concat!(
-    "UPDATE contents SET ref_count = s.n FROM (SELECT c.id AS found, ",
-    referring!(),
-    " AS n FROM contents c WHERE c.id IN TEXTS($1)) s WHERE s.found = contents.id AND ref_count <> s.n \
-     RETURNING id, ref_count"
-);
-
-static UNREFERENCED: LazyLock<Release> = LazyLock::new(|| {
-    Release::of(&Selector {
-        referrers: "contents WHERE id IN TEXTS($1) AND ref_count = 0",
-        column: "id",
-        dying_objects: NONE,
-        dying_pieces: NONE,
-        dying_parts: NONE,
-        dying_pins: NONE,
-    })
-});
 
 impl Booked {
     /// Every counter by its name, with what is booked and what was found.
@@ -182,18 +135,6 @@ fn booked(row: &Row) -> Result<Booked, Error> {
     })
 }
 
-impl CountPage {
-    fn add(&mut self, row: &Row) -> Result<(), Error> {
-        let counted = row.int(1)?;
-        match row.opt_int(2)? {
-            None => (self.last, self.seen) = (row.opt_text(0)?.map(|_| row.parse(0)).transpose()?, row.size(1)?),
-            Some(found) if found == counted => self.unreferenced.push(row.parse(0)?),
-            Some(_) => self.miscounted.push(row.parse(0)?),
-        }
-        Ok(())
-    }
-}
-
 #[async_trait]
 impl Audits for Catalog {
     async fn audit_books(&self) -> Result<Vec<Booked>, Error> {
@@ -218,56 +159,26 @@ impl Audits for Catalog {
     }
 
     async fn audit_counts(&self, after: Option<ContentId>, limit: usize) -> Result<CountPage, Error> {
-        let after = after.map(|content| content.to_string()).unwrap_or_default();
-        let mut page = CountPage::default();
-        for row in self.scan(COUNTS, params![after, limit]).await? {
-            page.add(&row)?;
-        }
-        Ok(page)
+        counts::page(self, after, limit).await
     }
 
-    async fn recount(&self, contents: &[ContentId]) -> Result<Vec<Recounted>, Error> {
-        let list = params![json(&contents)];
-        let mut unit = Unit::new("recount");
-        // Who changes a count holds its content: what is counted below is what everybody else has done.
-        let held =
-            unit.run("SELECT id, ref_count FROM contents WHERE id IN TEXTS($1) ORDER BY id /*lock*/", list.clone());
-        let put_right = unit.run(RECOUNT, list);
-        let answers = self.write(unit).await?;
-        let before = answers[held].rows.iter().map(|row| Ok((row.text(0)?, row.int(1)?)));
-        let before = before.collect::<Result<std::collections::HashMap<_, _>, Error>>()?;
-        let recounted = |row: &Row| {
-            let to = row.int(1)?;
-            let from = before.get(row.text(0)?).copied().unwrap_or(to);
-            Ok(Recounted { content: row.parse(0)?, from, to })
-        };
-        answers[put_right].rows.iter().map(recounted).collect()
+    async fn confirm_suspects(&self, contents: &[ContentId]) -> Result<Vec<Confirmed>, Error> {
+        counts::confirm(self, contents).await
     }
 
-    async fn condemn_unreferenced(&self, contents: &[ContentId]) -> Result<Vec<CondemnedPlace>, Error> {
-        let list = params![json(&contents)];
-        let mut unit = Unit::new("condemn_unreferenced");
-        UNREFERENCED.lock(&mut unit, &list);
-        let before = unit.run(
-            "SELECT c.id, l.backend_name, l.physical_key, l.size_bytes FROM contents c \
-             LEFT JOIN object_locations l ON l.content_id = c.id \
-             WHERE c.id IN TEXTS($1) AND c.ref_count = 0 AND c.state = 'live'",
-            list.clone(),
-        );
-        UNREFERENCED.condemn(&mut unit, &list, Reason::Delete);
-        let after = unit.run("SELECT id FROM contents WHERE id IN TEXTS($1) AND state = 'condemned'", list);
-        let answers = self.write(unit).await?;
-        let condemned = answers[after].rows.iter().map(|row| row.text(0));
-        let condemned = condemned.collect::<Result<std::collections::HashSet<_>, Error>>()?;
-        let places = answers[before].rows.iter().filter(|row| row.text(0).is_ok_and(|id| condemned.contains(id)));
-        places.map(condemned_place).collect()
+    async fn recount(&self, suspects: &[Confirmed]) -> Result<Vec<Recounted>, Error> {
+        counts::recount(self, suspects).await
     }
-}
 
-fn condemned_place(row: &Row) -> Result<CondemnedPlace, Error> {
-    let place = match row.opt_text(1)? {
-        Some(_) => Some((row.parse(1)?, row.text(2)?.to_owned(), row.size(3)?)),
-        None => None,
-    };
-    Ok(CondemnedPlace { content: row.parse(0)?, place })
+    async fn condemn_unreferenced(&self, suspects: &[Confirmed]) -> Result<Vec<CondemnedPlace>, Error> {
+        unreferenced::condemn(self, suspects).await
+    }
+
+    async fn note_suspects(&self, suspects: u64) -> Result<(), Error> {
+        unreferenced::note(self, suspects).await
+    }
+
+    fn integrity(&self) -> Integrity {
+        self.condition.integrity()
+    }
 }

@@ -49,7 +49,7 @@ impl Buckets for Catalog {
 
     async fn bucket(&self, name: &BucketName) -> Result<Option<Bucket>, Error> {
         const SQL: &str = "SELECT id, name, created_at, tags FROM buckets WHERE name = $1";
-        self.read(SQL, params![name]).await?.first().map(bucket).transpose()
+        self.find(SQL, params![name], |rows| !rows.is_empty()).await?.first().map(bucket).transpose()
     }
 
     async fn create_bucket(&self, name: &BucketName) -> Result<bool, Error> {

@@ -1,6 +1,7 @@
 //! Cleanups in the catalog: claimed by lane, settled by token.
 
 pub(crate) mod look;
+pub(crate) mod named;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct ClaimedCleanups {
     pub at: Timestamp,
     /// How long the first of them had been due.
     pub waited: Duration,
+    /// Rows that are cleanups no more: a location or an open write names their key. A finding tells of each.
+    pub named: Vec<Cleanup>,
 }
 
 /// A claim that was taken from whoever held it for too long.
@@ -165,7 +168,8 @@ fn claimed(rows: &[Row]) -> Result<ClaimedCleanups, Error> {
     let dues = rows.iter().map(|row| moment(row, 10)).collect::<Result<Vec<_>, _>>()?;
     let waited = dues.iter().min().map_or(Duration::ZERO, |due| at.since(*due));
     let claimed = |row: &Row| Ok(Cleanup { older_than_accept: row.int(11)? > 0, ..cleanup(row)? });
-    Ok(ClaimedCleanups { cleanups: rows.iter().map(claimed).collect::<Result<_, Error>>()?, at, waited })
+    let cleanups = rows.iter().map(claimed).collect::<Result<_, Error>>()?;
+    Ok(ClaimedCleanups { cleanups, at, waited, named: Vec::new() })
 }
 
 fn queued(row: &Row) -> Result<QueuedCleanup, Error> {
@@ -243,7 +247,8 @@ impl Cleanups for Catalog {
         let from = self.low_waters.from(Queue::Lane(backend.clone()));
         let mut unit = Unit::new("claim_cleanups");
         unit.run(CLAIM, params![backend, limit, claimant.instance, claimant.token, from]);
-        claimed(&self.write(unit).await?[0].rows)
+        let claimed = claimed(&self.write(unit).await?[0].rows)?;
+        named::set_aside(self, backend, claimant.token, claimed).await
     }
 
     async fn settle_cleanups(
@@ -332,13 +337,13 @@ impl Cleanups for Catalog {
 
     async fn queued_cleanups(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<QueuedCleanup>, Error> {
         let params = params![after, which.backend.as_ref(), which.reason.as_ref(), limit];
-        self.read(PAGE, params).await?.iter().map(queued).collect()
+        self.survey(PAGE, params).await?.iter().map(queued).collect()
     }
 
     async fn depths(&self) -> Result<Depths, Error> {
         const SQL: &str = "SELECT (SELECT count(*) FROM cleanup_queue), (SELECT count(*) FROM cleanup_dlq), \
              (SELECT count(*) FROM pending_objects), (SELECT count(*) FROM multipart_uploads WHERE state = 'open')";
-        let row = &self.read(SQL, vec![]).await?[0];
+        let row = &self.survey(SQL, vec![]).await?[0];
         Ok(Depths { cleanups: row.size(0)?, dead_letters: row.size(1)?, intents: row.size(2)?, uploads: row.size(3)? })
     }
 }

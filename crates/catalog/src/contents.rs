@@ -121,8 +121,9 @@ impl Contents for Catalog {
         let from = self.low_waters.from(Queue::Condemned);
         let mut unit = Unit::new("forget_condemned");
         unit.run(
+            // The state is asked of the row itself, too: the index may be damaged.
             "DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE state = 'condemned' AND kind = 'whole' \
-             AND condemned_at >= $3 AND condemned_at <= :now - $1 ORDER BY condemned_at LIMIT $2)",
+             AND condemned_at >= $3 AND condemned_at <= :now - $1 ORDER BY condemned_at LIMIT $2) AND state <> 'live'",
             params![millis_of(keep), STEP_ITEMS, from],
         );
         Ok(self.write(unit).await?[0].changed)

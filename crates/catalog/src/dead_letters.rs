@@ -43,6 +43,9 @@ pub trait DeadLetters: Send + Sync {
     /// those that were still there are returned.
     async fn discard_dead_letters(&self, discards: &[Discard], token: ClaimToken) -> Result<Vec<DeadLetter>, Error>;
 
+    /// The present moment by the catalog's clock, which also set the moments that dead letters name.
+    async fn present(&self) -> Result<Timestamp, Error>;
+
     /// The bytes that were written off, by backend.
     async fn written_off(&self) -> Result<Vec<(BackendName, u64)>, Error>;
 }
@@ -125,17 +128,17 @@ impl Catalog {
 impl DeadLetters for Catalog {
     async fn dead_letters(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<DeadLetter>, Error> {
         let params = params![after, which.backend.as_ref(), which.reason.as_ref(), limit];
-        self.read(PAGE, params).await?.iter().map(dead_letter).collect()
+        self.survey(PAGE, params).await?.iter().map(dead_letter).collect()
     }
 
     async fn dead_letter(&self, id: DeadLetterId) -> Result<Option<DeadLetter>, Error> {
         const ONE: &str = with_columns!("SELECT", "FROM cleanup_dlq WHERE id = $1");
-        self.read(ONE, params![id.0]).await?.first().map(dead_letter).transpose()
+        self.survey(ONE, params![id.0]).await?.first().map(dead_letter).transpose()
     }
 
     async fn newest_dead_letter(&self) -> Result<Option<DeadLetterId>, Error> {
         const NEWEST: &str = "SELECT max(id) FROM cleanup_dlq";
-        Ok(self.read(NEWEST, vec![]).await?[0].opt_int(0)?.map(DeadLetterId))
+        Ok(self.survey(NEWEST, vec![]).await?[0].opt_int(0)?.map(DeadLetterId))
     }
 
     async fn retry_dead_letters(&self, ids: &[DeadLetterId], token: ClaimToken) -> Result<Vec<DeadLetter>, Error> {
@@ -153,10 +156,14 @@ impl DeadLetters for Catalog {
         self.remove_marked(unit, token).await
     }
 
+    async fn present(&self) -> Result<Timestamp, Error> {
+        moment(&self.survey("SELECT :now", vec![]).await?[0], 0)
+    }
+
     async fn written_off(&self) -> Result<Vec<(BackendName, u64)>, Error> {
         const SUMS: &str = "SELECT backend_name, CAST(sum(size_bytes) AS BIGINT) FROM findings \
              WHERE kind = 'written_off' GROUP BY backend_name ORDER BY backend_name";
-        let rows = self.read(SUMS, vec![]).await?;
+        let rows = self.survey(SUMS, vec![]).await?;
         rows.iter().map(|row| Ok((row.parse(0)?, row.size(1)?))).collect()
     }
 }

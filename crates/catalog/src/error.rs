@@ -25,6 +25,8 @@ pub enum Verdict {
     ResolveAgain,
     /// The bucket holds something.
     NotEmpty,
+    /// An index leads to rows that are not what it says: nothing was changed, and the catalog is damaged.
+    Damaged,
     /// The object would have ceased to exist before it appeared.
     Past,
 }

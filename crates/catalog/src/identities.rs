@@ -122,6 +122,10 @@ fn with_past(known: &KnownBackend, past: impl IntoIterator<Item = String>) -> Ve
 #[async_trait]
 impl Identities for Catalog {
     async fn cluster_id(&self, fresh: &str) -> Result<String, Error> {
+        const KNOWN: &str = "SELECT cluster_id FROM cluster";
+        if let Some(row) = self.find(KNOWN, vec![], |rows| !rows.is_empty()).await?.first() {
+            return Ok(row.text(0)?.to_owned());
+        }
         let mut unit = Unit::new("cluster_id");
         unit.run(
             "INSERT INTO cluster (only_row, cluster_id) VALUES (1, $1) ON CONFLICT (only_row) DO NOTHING",
@@ -134,7 +138,7 @@ impl Identities for Catalog {
     async fn known_backend(&self, name: &BackendName) -> Result<KnownBackend, Error> {
         const KNOWN: &str = "SELECT mark, next_mark, past_marks, frozen_reason, mark_sequence, next_sequence, \
              accepted_at FROM backends WHERE name = $1";
-        if let Some(row) = self.read(KNOWN, params![name]).await?.first() {
+        if let Some(row) = self.find(KNOWN, params![name], |rows| !rows.is_empty()).await?.first() {
             return known(row);
         }
         let mut unit = Unit::new("known_backend");

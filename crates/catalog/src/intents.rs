@@ -248,7 +248,7 @@ impl Intents for Catalog {
     }
 
     async fn intents_depth(&self) -> Result<u64, Error> {
-        self.read("SELECT count(*) FROM pending_objects", vec![]).await?[0].size(0)
+        self.survey("SELECT count(*) FROM pending_objects", vec![]).await?[0].size(0)
     }
 }
 

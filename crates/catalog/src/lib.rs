@@ -4,10 +4,13 @@
 //! small driver runs atomically; no transaction handle leaves this room, and no SQL lives outside
 //! it.
 
+mod ahead;
 mod audits;
 mod buckets;
+mod check;
 mod cleanups;
 mod condemned;
+mod condition;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contents;
@@ -39,16 +42,19 @@ mod verification;
 
 use std::sync::Arc;
 
-pub use audits::{Audits, Booked, CondemnedPlace, CountPage, Recounted};
+pub use ahead::{Ahead, Longest};
+pub use audits::{Audits, Booked, CondemnedPlace, Confirmed, CountPage, Recounted};
 pub use buckets::Buckets;
 pub use cleanups::look::{Ages, Waiting};
 pub use cleanups::{ClaimedCleanups, Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use condemned::CondemnedObserver;
+pub use condition::{Condition, Integrity};
 pub use contents::Contents;
 pub use copies::{Copies, CopyProver};
 pub use credentials::SharedCredentials;
 pub use dead_letters::{DeadLetters, Discard};
 pub use driver::postgres::{InvalidUrl, Postgres, PostgresOptions, check_url};
+pub use driver::sqlite::copies::restore as restore_sqlite;
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions, check_sqlite};
 pub use driver::{Driver, Effort};
 pub use error::{Error, Verdict};
@@ -77,6 +83,7 @@ pub struct Catalog {
     low_waters: low_water::LowWaters,
     condemned: condemned::Listener,
     eyes: copies::Eyes,
+    condition: Condition,
 }
 
 impl Catalog {
@@ -84,6 +91,7 @@ impl Catalog {
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
         Self {
+            condition: driver.condition(),
             driver,
             low_waters: low_water::LowWaters::default(),
             condemned: condemned::Listener::default(),
@@ -99,7 +107,37 @@ impl Catalog {
 }
 
 impl Catalog {
+    /// Whether this catalog can be trusted.
+    #[must_use]
+    pub fn condition(&self) -> &Condition {
+        &self.condition
+    }
+}
+
+/// Everything that is read or written passes here, so that a damaged catalog is refused in one place: it answers with
+/// rows that it finds, never with an absence or a list.
+impl Catalog {
+    /// Reads what an absence or a list may follow from.
     async fn read(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
+        self.find(sql, params, |_| false).await
+    }
+
+    /// Reads rows that answer by themselves, if they are found.
+    async fn find(
+        &self,
+        sql: &'static str,
+        params: Vec<unit::Value>,
+        is_found: impl FnOnce(&[unit::Row]) -> bool,
+    ) -> Result<Vec<unit::Row>, Error> {
+        let rows = self.survey(sql, params).await?;
+        if !is_found(&rows) {
+            self.condition.demand_undamaged()?;
+        }
+        Ok(rows)
+    }
+
+    /// Reads what is shown to operators: it may be incomplete in a damaged catalog, and nothing follows from it.
+    async fn survey(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
         self.driver.read(unit::Statement::new(sql, params)).await
     }
 
@@ -108,11 +146,23 @@ impl Catalog {
     }
 
     async fn write(&self, unit: unit::Unit) -> Result<Vec<unit::Answer>, Error> {
+        self.condition.demand_undamaged()?;
         let ears = self.condemned.of(&unit);
-        let answers = self.driver.write(unit).await?;
+        let name = unit.name;
+        let answers = self.driver.write(unit).await.map_err(|error| self.judge(name, error))?;
         if let Some(ears) = ears {
             ears.hear(&answers);
         }
         Ok(answers)
+    }
+
+    /// Notes what a unit found out about the catalog.
+    fn judge(&self, unit: &'static str, error: Error) -> Error {
+        if error.verdict() != Some(Verdict::Damaged) {
+            return error;
+        }
+        let why = format!("{unit}: an index leads to rows that are not what it says");
+        self.condition.damage(&why);
+        Error::Corrupt(why)
     }
 }

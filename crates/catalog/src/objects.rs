@@ -21,6 +21,8 @@ use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
 
 pub(crate) use delete::remove_marked;
+#[cfg(test)]
+pub(crate) use delete::{MISLED, MISLED_BY_EXPIRY};
 pub use expire::{ExpiredObject, Expiries};
 pub(crate) use resolve::location;
 pub use stuck::{StuckObject, StuckObjects};

@@ -90,7 +90,7 @@ impl Overview for Catalog {
     async fn oldest_due(&self, stale_timeout: Duration) -> Result<OldestDue, Error> {
         let stale = self.stale_uploads(stale_timeout, STALE_MAX).await?;
         let idlest = stale.iter().map(|upload| upload.idle).max().unwrap_or_default();
-        let rows = self.read(OLDEST, vec![]).await?;
+        let rows = self.survey(OLDEST, vec![]).await?;
         Ok(OldestDue {
             cleanup: waited(&rows[0], 1)?.max(waited(&rows[0], 2)?),
             pending_intents: waited(&rows[0], 3)?,

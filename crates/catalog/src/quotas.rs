@@ -103,7 +103,7 @@ impl Quotas for Catalog {
         const SQL: &str = "SELECT backend_name, CAST(sum(share_bytes) AS BIGINT), CAST(sum(used_bytes) AS BIGINT), \
              CAST(sum(orphan_bytes) AS BIGINT), CAST(sum(reserved_bytes) AS BIGINT) \
              FROM backend_quotas GROUP BY backend_name ORDER BY backend_name";
-        self.read(SQL, vec![]).await?.iter().map(books).collect()
+        self.survey(SQL, vec![]).await?.iter().map(books).collect()
     }
 }
 

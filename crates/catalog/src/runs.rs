@@ -129,7 +129,7 @@ impl Runs for Catalog {
     async fn worker_states(&self) -> Result<Vec<WorkerState>, Error> {
         const SQL: &str = "SELECT worker, paused, seen_at, last_started_at, last_success_at, :now, \
              coalesce(last_finished_at, last_started_at) FROM worker_state ORDER BY worker";
-        self.read(SQL, vec![]).await?.iter().map(state).collect()
+        self.survey(SQL, vec![]).await?.iter().map(state).collect()
     }
 
     async fn enter_workers(&self, workers: &[&str]) -> Result<(), Error> {
@@ -190,7 +190,7 @@ impl Runs for Catalog {
         // Behind every identifier.
         let after = after.unwrap_or("~");
         let sql = if worker.is_some() { OF_ONE } else { ALL };
-        self.read(sql, params![after, limit, worker]).await?.iter().map(run).collect()
+        self.survey(sql, params![after, limit, worker]).await?.iter().map(run).collect()
     }
 
     async fn forget_runs(&self, worker: &str, keep: Duration, rows_max: usize) -> Result<usize, Error> {

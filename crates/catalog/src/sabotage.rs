@@ -7,6 +7,7 @@
 
 mod belts;
 mod commits;
+mod damage;
 mod documents;
 mod expiry;
 mod lifecycles;
@@ -27,7 +28,7 @@ use futures_util::future::BoxFuture;
 use crate::conformance::books;
 use crate::conformance::scene::Scene;
 use crate::unit::{Answer, Row, Statement, Unit};
-use crate::{Catalog, Driver, Effort, Error};
+use crate::{Catalog, Condition, Driver, Effort, Error};
 
 /// What a scenario saw happen that must not, besides what the rows show afterwards.
 type Told = Vec<&'static str>;
@@ -95,6 +96,20 @@ impl Driver for Sabotaged {
     async fn read(&self, mut query: Statement) -> Result<Vec<Row>, Error> {
         self.cut("read", std::slice::from_mut(&mut query));
         self.inner.read(query).await
+    }
+
+    async fn read_both_ways(
+        &self,
+        mut query: Statement,
+        mut by_table: Statement,
+    ) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        self.cut("read", std::slice::from_mut(&mut query));
+        self.cut("read", std::slice::from_mut(&mut by_table));
+        self.inner.read_both_ways(query, by_table).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 
     fn stripes(&self) -> u32 {

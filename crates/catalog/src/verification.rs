@@ -13,6 +13,7 @@ use s3o_model::names::BackendName;
 use s3o_model::verify::{NamedBy, NamingRow};
 
 pub use checks::{Check, Cursor, checks};
+pub(crate) use naming::DRIFTED;
 
 use crate::error::Error;
 use crate::unit::{Row, Value, json};
@@ -87,24 +88,24 @@ fn texts(rows: &[Row]) -> Result<Vec<String>, Error> {
 #[async_trait]
 impl Verification for Catalog {
     async fn page_end(&self, check: &'static Check, after: &Cursor, rows: usize) -> Result<Option<Cursor>, Error> {
-        let found = self.read(check.page(), Check::step(after, rows)).await?;
+        let found = self.survey(check.page(), Check::step(after, rows)).await?;
         Ok(found.into_iter().next().map(|row| Cursor(row.0)))
     }
 
     async fn broken(&self, check: &'static Check, after: &Cursor, upto: &Cursor) -> Result<Vec<String>, Error> {
-        texts(&self.read(&check.broken, Check::span(after, upto)).await?)
+        texts(&self.survey(&check.broken, Check::span(after, upto)).await?)
     }
 
     async fn drifted(&self) -> Result<Vec<String>, Error> {
-        texts(&self.read(&naming::DRIFTED, vec![]).await?)
+        texts(&self.survey(&naming::DRIFTED, vec![]).await?)
     }
 
     async fn naming_rows(&self, backend: &BackendName, keys: &[&str]) -> Result<Vec<NamingRow>, Error> {
-        self.read(&naming::NAMED, params![backend, json(&keys)]).await?.iter().map(naming_row).collect()
+        self.survey(&naming::NAMED, params![backend, json(&keys)]).await?.iter().map(naming_row).collect()
     }
 
     async fn named_identifiers(&self, backend: &BackendName, ids: &[&str]) -> Result<HashSet<String>, Error> {
-        let rows = self.read(&naming::IDENTIFIED, params![backend, json(&ids)]).await?;
+        let rows = self.survey(&naming::IDENTIFIED, params![backend, json(&ids)]).await?;
         Ok(texts(&rows)?.into_iter().collect())
     }
 
@@ -117,11 +118,11 @@ impl Verification for Catalog {
     ) -> Result<Vec<String>, Error> {
         const SQL: &str = "SELECT physical_key FROM object_locations WHERE backend_name = $1 \
              AND physical_key > $2 AND physical_key <= $3 AND state <> 'lost' ORDER BY physical_key LIMIT $4";
-        texts(&self.read(SQL, params![backend, after, upto.unwrap_or(BEYOND), limit]).await?)
+        texts(&self.survey(SQL, params![backend, after, upto.unwrap_or(BEYOND), limit]).await?)
     }
 
     async fn pulse(&self, backend: &BackendName) -> Result<Pulse, Error> {
-        let rows = self.read(&naming::PULSE, params![backend]).await?;
+        let rows = self.survey(&naming::PULSE, params![backend]).await?;
         let row = &rows[0];
         let newest = (row.0[2].clone(), row.0[3].clone());
         Ok(Pulse { unsettled: row.int(0)? == 1, bytes: row.size(1)?, newest })

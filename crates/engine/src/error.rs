@@ -125,9 +125,11 @@ impl From<s3o_catalog::Error> for Error {
                 Verdict::RunAgain | Verdict::ResolveAgain => Self::Conflict,
                 Verdict::NotEmpty => Self::BucketNotEmpty,
                 Verdict::Past => Self::Expiry(ExpiryRefused::Past),
+                Verdict::Damaged => Self::Away("the catalog is damaged".to_owned()),
             },
             Catalog::Away(why) | Catalog::Unknown(why) | Catalog::InUse(why) => Self::Away(why),
-            Catalog::Newer { .. } | Catalog::Corrupt(_) | Catalog::Internal(_) => Self::Internal(error.to_string()),
+            Catalog::Corrupt(why) => Self::Away(format!("the catalog is damaged: {why}")),
+            Catalog::Newer { .. } | Catalog::Internal(_) => Self::Internal(error.to_string()),
         }
     }
 }

@@ -11,7 +11,8 @@ use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
 use crate::client::{
-    BackendCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, StatusCommand, Token, VerifyCommand,
+    BackendCommand, CatalogCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, StatusCommand, Token,
+    VerifyCommand,
     WorkersCommand,
 };
 use crate::config::units;
@@ -52,6 +53,8 @@ pub enum Command {
     Lifecycle(LifecycleCommand),
     /// Change a backend of a running server
     Backend(BackendCommand),
+    /// Copy, restore or accept the catalog
+    Catalog(CatalogCommand),
     /// Check the invariants of a running server; ends with 0 only when all of them hold
     Verify(VerifyCommand),
     /// Load an S3 endpoint and print a table

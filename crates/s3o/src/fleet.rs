@@ -47,8 +47,11 @@ pub async fn open(backends: &[BackendConfig], catalog: &Catalog, around: &Surrou
     let mut opened = Vec::with_capacity(backends.len());
     for config in backends {
         opened.push(open_one(config, catalog, around).await?);
-        let booked = catalog.set_limit(&config.name, config.quota_bytes).await;
-        booked.map_err(|error| Failure::of("catalog", error))?;
+        // A damaged catalog is served as it is.
+        if !catalog.condition().is_damaged() {
+            let booked = catalog.set_limit(&config.name, config.quota_bytes).await;
+            booked.map_err(|error| Failure::of("catalog", error))?;
+        }
     }
     Fleet::new(opened).map_err(|error| Failure::of("backends", error))
 }

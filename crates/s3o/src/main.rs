@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Findings(command) => client::findings(&command),
         Command::Lifecycle(command) => client::lifecycle(&command),
         Command::Backend(command) => client::backend(&command),
+        Command::Catalog(command) => client::catalog(&command),
         Command::Verify(command) => client::verify(&command),
         Command::Bench(arguments) => bench::run(&arguments),
     };

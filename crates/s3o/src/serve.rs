@@ -1,6 +1,7 @@
 //! Serving: everything is opened, wired, run, and drained again.
 
 mod aside;
+mod catalog;
 mod control;
 mod greeting;
 mod health;
@@ -139,7 +140,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let identity = open::identity(&config, &catalog, &fleet, &ground).await?;
     let cache = open::cache(&config, &catalog, &ground).await?;
     let engine = open::engine(&config, &catalog, &fleet, cache.clone(), &ground);
-    for bucket in config.buckets.names() {
+    for bucket in config.buckets.names().filter(|_| !catalog.condition().is_damaged()) {
         catalog.create_bucket(bucket).await.map_err(|error| Failure::of("catalog", error))?;
     }
     let parts =
@@ -183,6 +184,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         queues: controls.clone(),
         lifecycle: controls.clone(),
         status: controls.clone(),
+        catalog: controls.clone(),
         verify: controls,
         log_level: Arc::new(levels),
         audit: Arc::clone(&ground.audit),

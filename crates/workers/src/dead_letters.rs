@@ -10,7 +10,6 @@ use s3o_backend::fleet::Fleet;
 use s3o_backend::{Backend, Probe, SharedBackend};
 use s3o_catalog::{DeadLetters, Discard};
 use s3o_model::cleanup::{BackendUpload, Selection};
-use s3o_model::clock::Clock;
 use s3o_model::dead_letter::{DeadLetter, Discarding, Found, judge_discard};
 use s3o_model::ids::{ClaimToken, DeadLetterId, IdSource};
 use s3o_model::names::BackendName;
@@ -93,8 +92,6 @@ pub struct DeadLetterOffice {
     pub identity: Arc<Identity>,
     /// Where tokens come from.
     pub ids: IdSource,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
     /// Rung when bytes are to be deleted.
     pub cleanup_bell: Arc<Notify>,
 }
@@ -148,8 +145,9 @@ impl DeadLetterOffice {
     }
 
     async fn discard(&self, letters: &[DeadLetter], force: bool) -> Result<Disposed, Error> {
+        // Before anybody looks, as for cleanups: a late write may land behind a look that takes long.
+        let now = self.letters.present().await?;
         let found = self.look(letters).await?;
-        let now = self.clock.now();
         let (mut discards, mut kept) = (Vec::new(), Vec::new());
         let mut written_off = HashMap::new();
         for (letter, found) in letters.iter().zip(found) {

@@ -4,13 +4,17 @@
 //! Books first, in one statement; then the counts, one page of contents a tick, from where the last
 //! tick ended. Content that nothing refers to is found twice before its bytes go: the audit that
 //! finds its count wrong only puts the count right, a later one finds count and rows agree.
+//!
+//! Indexes show which counts are suspect. Before one is repaired, the tables themselves are read, once for all suspects
+//! of an audit: an index that is damaged shows fewer rows than there are. Many suspects at once are a sign of damage,
+//! and none of them is repaired.
 
 mod drift;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use s3o_catalog::{Audits, Booked, CondemnedPlace, Recounted};
+use s3o_catalog::{Audits, Booked, CondemnedPlace, Integrity, Recounted};
 use s3o_model::ids::ContentId;
 use tokio::sync::Notify;
 
@@ -20,17 +24,26 @@ pub use drift::DriftGauge;
 
 /// How many contents one tick looks at.
 const PAGE: usize = 5000;
-/// How many of them are put right at a time.
-const UNIT_ITEMS_MAX: usize = 1000;
+/// With more suspects than this, an audit repairs none of them.
+const SUSPECTS_MAX: usize = 1000;
 
 /// Compares books and counts with their rows.
 pub struct QuotaAudit {
     audits: Arc<dyn Audits>,
     drift: DriftGauge,
     cleanup_bell: Arc<Notify>,
-    /// The last content that was looked at, while an audit is under way.
-    cursor: Mutex<Option<ContentId>>,
+    progress: Mutex<Progress>,
     page: usize,
+    suspects_max: usize,
+}
+
+/// Where an audit of counts stands.
+#[derive(Debug, Clone, Default)]
+struct Progress {
+    /// The last content that was looked at, while an audit is under way.
+    cursor: Option<ContentId>,
+    /// Contents whose count differs from the rows, or that nothing refers to.
+    suspects: Vec<ContentId>,
 }
 
 #[async_trait]
@@ -40,14 +53,18 @@ impl Worker for QuotaAudit {
     }
 
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
-        let after = *self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        if after.is_none() {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if progress.cursor.is_none() {
+            progress.suspects.clear();
             self.audit_books(report).await?;
         }
-        let last = self.audit_counts(after, report).await?;
-        report.more = last.is_some();
-        *self.cursor.lock().unwrap_or_else(PoisonError::into_inner) = last;
-        Ok(())
+        let page = self.audits.audit_counts(progress.cursor, self.page).await?;
+        progress.suspects.extend(page.miscounted.into_iter().chain(page.unreferenced));
+        progress.cursor = page.last.filter(|_| page.seen >= self.page as u64);
+        report.more = progress.cursor.is_some();
+        let suspects = if report.more { Vec::new() } else { std::mem::take(&mut progress.suspects) };
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        if report.more { Ok(()) } else { self.judge(&suspects, report).await }
     }
 }
 
@@ -55,7 +72,7 @@ impl QuotaAudit {
     /// An audit whose findings are shown by that gauge; the bell is rung when bytes are to go.
     #[must_use]
     pub fn new(audits: Arc<dyn Audits>, drift: DriftGauge, cleanup_bell: Arc<Notify>) -> Self {
-        Self { audits, drift, cleanup_bell, cursor: Mutex::default(), page: PAGE }
+        Self { audits, drift, cleanup_bell, progress: Mutex::default(), page: PAGE, suspects_max: SUSPECTS_MAX }
     }
 
     async fn audit_books(&self, report: &mut Report) -> Result<(), Error> {
@@ -72,21 +89,41 @@ impl QuotaAudit {
         Ok(())
     }
 
-    /// One page of counts; where the next one begins, if there is one.
-    async fn audit_counts(&self, after: Option<ContentId>, report: &mut Report) -> Result<Option<ContentId>, Error> {
-        let page = self.audits.audit_counts(after, self.page).await?;
-        for miscounted in page.miscounted.chunks(UNIT_ITEMS_MAX) {
-            for recounted in self.audits.recount(miscounted).await? {
-                tell_recount(recounted, report);
+    /// What follows from the suspects of a whole audit.
+    async fn judge(&self, suspects: &[ContentId], report: &mut Report) -> Result<(), Error> {
+        let many = suspects.len() > self.suspects_max;
+        self.audits.note_suspects(if many { suspects.len() as u64 } else { 0 }).await?;
+        if many {
+            report.count("suspects", suspects.len() as u64);
+            tracing::error!(
+                suspects = suspects.len(),
+                "too many reference counts differ from the rows: none is repaired"
+            );
+            return Ok(());
+        }
+        match self.audits.integrity() {
+            Integrity::Sound if !suspects.is_empty() => self.repair(suspects, report).await,
+            Integrity::Sound => Ok(()),
+            Integrity::Checking | Integrity::Doubtful(_) | Integrity::Damaged(_) => {
+                report.count("unconfirmed", suspects.len() as u64);
+                Ok(())
             }
         }
-        for unreferenced in page.unreferenced.chunks(UNIT_ITEMS_MAX) {
-            for condemned in self.audits.condemn_unreferenced(unreferenced).await? {
-                tell_condemned(&condemned, report);
-            }
+    }
+
+    async fn repair(&self, suspects: &[ContentId], report: &mut Report) -> Result<(), Error> {
+        let confirmed = self.audits.confirm_suspects(suspects).await?;
+        let (miscounted, agreed): (Vec<_>, Vec<_>) =
+            confirmed.into_iter().partition(|suspect| suspect.counted != suspect.found);
+        for recounted in self.audits.recount(&miscounted).await? {
+            tell_recount(recounted, report);
+        }
+        let condemned = self.audits.condemn_unreferenced(&agreed).await?;
+        if !condemned.is_empty() {
             self.cleanup_bell.notify_one();
         }
-        Ok(page.last.filter(|_| page.seen >= self.page as u64))
+        condemned.iter().for_each(|condemned| tell_condemned(condemned, report));
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use s3o_catalog::{Cleanups, StuckObjects};
+use s3o_catalog::{Ahead, Cleanups, Longest, StuckObjects};
 use s3o_model::ids::{ClaimToken, IdSource};
 use tokio::sync::Notify;
 
@@ -23,6 +23,8 @@ pub struct WatchdogSettings {
     pub claim_grace_period: Duration,
     /// After how long a deletion is begun again.
     pub stuck_after: Duration,
+    /// How far ahead moments can lie; what lies further ahead was written by a clock that was wrong.
+    pub longest: Longest,
 }
 
 /// Frees what a dead worker left behind.
@@ -31,6 +33,8 @@ pub struct Watchdog {
     pub cleanups: Arc<dyn Cleanups>,
     /// The objects.
     pub objects: Arc<dyn StuckObjects>,
+    /// Moments that lie ahead.
+    pub ahead: Arc<dyn Ahead>,
     /// Where tokens come from.
     pub ids: IdSource,
     /// What it takes for dead.
@@ -46,6 +50,11 @@ impl Worker for Watchdog {
     }
 
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
+        let ended = self.ahead.end_future(&self.settings.longest).await?;
+        if ended > 0 {
+            tracing::warn!(rows = ended, "rows waited for moments further ahead than any setting: a clock was ahead");
+            report.count("ahead", ended as u64);
+        }
         let token = ClaimToken::new(self.ids.fresh());
         stale_claims::free(self.cleanups.as_ref(), self.settings.claim_grace_period, token, report).await?;
         if !report.items.is_empty() {
@@ -72,8 +81,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use s3o_catalog::Late;
     use s3o_catalog::{Intents as _, params};
+    use s3o_catalog::{Late, Longest};
 
     use super::{Watchdog, WatchdogSettings};
     use crate::testing::{counted, ids, scene, told};
@@ -81,6 +90,13 @@ mod tests {
 
     const GRACE: Duration = Duration::from_mins(5);
     const STUCK: Duration = Duration::from_hours(2);
+    const LONGEST: Longest = Longest {
+        due: Duration::from_hours(24),
+        claim: GRACE,
+        lease: GRACE,
+        deletion: STUCK,
+        absence: Duration::from_hours(1),
+    };
 
     #[tokio::test]
     async fn what_a_dead_worker_left_is_free_again() {
@@ -96,9 +112,10 @@ mod tests {
         let catalog = Arc::new(scene.catalog.clone());
         let watchdog = Watchdog {
             cleanups: catalog.clone(),
-            objects: catalog,
+            objects: catalog.clone(),
+            ahead: catalog,
             ids: ids(&scene),
-            settings: WatchdogSettings { claim_grace_period: GRACE, stuck_after: STUCK },
+            settings: WatchdogSettings { claim_grace_period: GRACE, stuck_after: STUCK, longest: LONGEST },
             cleanup_bell: Arc::default(),
         };
         let mut report = Report::default();

@@ -229,3 +229,25 @@ pub async fn claims_never_overlap(scene: &Scene) {
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
     assert_eq!(scene.booked().await, (0, 0, 0));
 }
+
+/// A cleanup whose key a location or an open write names is not handed out: the bytes stay, and a finding tells of them.
+pub async fn a_cleanup_of_bytes_in_use_is_a_finding(scene: &Scene) {
+    const NAME: &str = "UPDATE cleanup_queue SET physical_key = $1 WHERE physical_key = $2";
+    let bucket = scene.bucket("used").await;
+    scene.put(bucket, "a", 5).await;
+    let used =
+        scene.rows("SELECT physical_key FROM object_locations", vec![]).await[0].text(0).expect("a key").to_owned();
+    let open = scene.staged(bucket, "b", 5).await;
+    queue(scene, 3).await;
+    let keys = scene.queued().await;
+    scene.change(NAME, params![used.as_str(), keys[0].as_str()]).await;
+    scene.change(NAME, params![open.physical_key.as_str(), keys[1].as_str()]).await;
+    let orphan = scene.booked().await.1;
+    let claimed = scene.catalog.claim_cleanups(&backend("disk"), 9, &scene.claimant()).await.expect("claimed");
+    assert_eq!((claimed.cleanups.len(), claimed.named.len()), (1, 2));
+    assert_eq!(claimed.cleanups[0].physical_key, keys[2]);
+    let named: u64 = claimed.named.iter().map(|cleanup| cleanup.size_bytes).sum();
+    assert_eq!(scene.booked().await.1 + named, orphan, "their bytes are those of the other row alone");
+    assert_eq!(scene.queued().await, keys[2..]);
+    assert_eq!(scene.number("SELECT count(*) FROM findings WHERE kind = 'still_named'").await, 2);
+}

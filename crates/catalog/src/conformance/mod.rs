@@ -4,6 +4,7 @@
 //! by hand. [`conformance!`](crate::conformance!) makes one named test of each, and checks the
 //! [`books`] behind it.
 
+pub mod ahead;
 pub mod audits;
 pub mod books;
 pub mod buckets;
@@ -44,6 +45,9 @@ use crate::{Error, Verdict};
 macro_rules! conformance {
     ($scene:path) => {
         $crate::conformance! { $scene;
+            ahead: a_moment_within_its_setting_stays, a_cleanup_due_too_far_ahead_is_due_now,
+                a_lease_too_far_ahead_has_ended, an_absence_is_never_believed_at_once,
+                a_deletion_begun_ahead_is_begun_again;
             books: whatever_breaks_is_found, a_key_named_twice_is_found;
             buckets: a_bucket_is_created_once, buckets_come_by_name, a_number_is_never_reused, tags_are_replaced,
                 an_empty_bucket_goes_once, a_bucket_with_an_object_stays, only_open_uploads_keep_a_bucket,
@@ -90,7 +94,7 @@ macro_rules! conformance {
                 a_claim_tells_its_moment,
                 a_settlement_releases_what_the_row_charged, a_settlement_judges_each_row,
                 a_stale_token_settles_nothing, stale_claims_are_freed_once,
-                depths_count_what_waits, claims_never_overlap;
+                depths_count_what_waits, claims_never_overlap, a_cleanup_of_bytes_in_use_is_a_finding;
             dead_letters: the_last_refusal_moves_the_row, a_stale_token_buries_nothing, a_retry_starts_again,
                 dead_letters_come_in_pages, findings_come_in_pages,
                 the_queue_comes_in_pages, what_is_gone_is_written_off_silently,
@@ -125,7 +129,7 @@ macro_rules! conformance {
                 what_happens_meanwhile_is_not_lost, counts_are_compared_page_by_page, a_wrong_count_is_put_right,
                 a_recount_changes_nothing_that_is_right, condemned_content_does_not_come_back,
                 what_nothing_refers_to_is_condemned, what_something_refers_to_is_not_condemned,
-                a_recount_meets_copies_and_deletes;
+                a_recount_meets_copies_and_deletes, a_count_that_changed_is_left_alone, many_suspects_leave_a_finding;
             overview: nothing_due_has_not_waited, the_oldest_of_each_queue_is_told, objects_and_locations_are_counted,
                 savings_are_counted_by_bucket;
             races: two_first_puts_leave_one_content, one_of_a_hundred_first_writers_wins,
@@ -174,7 +178,8 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 27] = [
+    const TOPICS: [(&str, &str); 28] = [
+        ("ahead", include_str!("ahead.rs")),
         ("books", include_str!("books.rs")),
         ("buckets", include_str!("buckets.rs")),
         ("objects", include_str!("objects.rs")),

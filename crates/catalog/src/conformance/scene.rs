@@ -1,6 +1,7 @@
 //! Where a fact plays: a fresh catalog, a clock that is moved by hand, fresh names, and shortcuts
 //! for what most facts begin with.
 
+mod audit;
 mod cleanup;
 mod left;
 mod mortal;

@@ -1,7 +1,8 @@
 //! What the translations of the common dialect share.
 //!
 //! Besides `$n`, `:now` and the lock marks, the dialect knows `TEXTS($n)` and `NUMBERS($n)`: the
-//! elements of a JSON array as rows of one column, for `IN`.
+//! elements of a JSON array as rows of one column, for `IN`. `UNINDEXED(column; other)` is a column that must be read
+//! from the table itself, and another one of that table which no index holds.
 
 /// How many parameters a statement mentions: the highest number behind a `$`.
 pub(crate) fn params_of(sql: &str) -> usize {

@@ -6,6 +6,7 @@ pub mod sqlite;
 
 use async_trait::async_trait;
 
+use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Unit};
 
@@ -34,6 +35,23 @@ pub trait Driver: Send + Sync {
     async fn scan(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.read(query).await
     }
+
+    /// Runs two queries on one snapshot: the first as the database chooses, the second by reading tables alone,
+    /// without their indexes.
+    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error>;
+
+    /// Faults that the database finds in itself; none where it has no check that can run beside everything else.
+    async fn check_integrity(&self) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Writes a whole copy to a file that is not there yet, beside everything else; how many bytes it has is returned.
+    async fn backup(&self, _to: &std::path::Path) -> Result<u64, Error> {
+        Err(Error::Internal("this database is backed up with its own tools".to_owned()))
+    }
+
+    /// Whether this database can be trusted.
+    fn condition(&self) -> Condition;
 
     /// How many stripes a backend's books should have here: one row that every write changes is the
     /// ceiling of a database with many writers, and costs nothing where there is one.

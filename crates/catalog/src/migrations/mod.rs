@@ -12,6 +12,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0008_generated_credentials.sql"),
     include_str!("sqlite/0009_run_ends.sql"),
     include_str!("sqlite/0010_identity.sql"),
+    include_str!("sqlite/0011_generation.sql"),
 ];
 
 /// What PostgreSQL runs, in order.
@@ -26,4 +27,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0008_generated_credentials.sql"),
     include_str!("postgres/0009_run_ends.sql"),
     include_str!("postgres/0010_identity.sql"),
+    include_str!("postgres/0011_generation.sql"),
 ];

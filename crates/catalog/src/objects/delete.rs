@@ -49,6 +49,14 @@ const LOCK_INTENTS_OF_MARKED: &str = "SELECT q.id FROM pending_objects q \
 const SUPERSEDE_MARKED: &str = "UPDATE pending_objects SET superseded = 1 WHERE superseded = 0 \
      AND (bucket_id, key) IN (SELECT bucket_id, key FROM objects WHERE token = $1)";
 
+/// Rows that the index of tokens leads to and that do not carry the token themselves, by their primary key.
+pub(crate) const MISLED: &str = "SELECT i.key FROM objects i LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
+     WHERE i.token = $1 AND (o.key IS NULL OR o.token IS NULL OR o.token <> $1) LIMIT 1";
+
+/// The same, for rows that must have expired.
+pub(crate) const MISLED_BY_EXPIRY: &str = "SELECT i.key FROM objects i LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
+     WHERE i.token = $1 AND (o.key IS NULL OR o.expires_at IS NULL OR o.expires_at > :now) LIMIT 1";
+
 const REMOVE_MARKED: &str = "DELETE FROM objects WHERE token = $1";
 
 /// One object, only if it still has this `ETag` where one is given.
@@ -83,6 +91,7 @@ pub(super) async fn delete_one(
 /// tells how many went.
 pub(crate) fn remove_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) -> usize {
     let marker = params![token];
+    unit.exactly(0, MISLED, marker.clone(), Verdict::Damaged);
     unit.lock(LOCK_INTENTS_OF_MARKED, marker.clone());
     MARKED.lock(unit, &marker);
     MARKED.enter(unit, &marker, None, None);

@@ -8,9 +8,9 @@ use s3o_model::cleanup::Reason;
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::{BucketId, ClaimToken};
 
-use super::delete::remove_marked;
+use super::delete::{MISLED_BY_EXPIRY, remove_marked};
 use super::moment;
-use crate::error::Error;
+use crate::error::{Error, Verdict};
 use crate::low_water::Queue;
 use crate::unit::{Row, Unit};
 use crate::{Catalog, params};
@@ -105,6 +105,7 @@ impl Expiries for Catalog {
     async fn remove_claimed(&self, token: ClaimToken) -> Result<Vec<ExpiredObject>, Error> {
         let mut unit = Unit::new("remove_claimed");
         let claimed = unit.run(LOCK_CLAIMED, params![token]);
+        unit.exactly(0, MISLED_BY_EXPIRY, params![token], Verdict::Damaged);
         remove_marked(&mut unit, token, Reason::Expiry);
         self.write(unit).await?[claimed].rows.iter().map(expired_object).collect()
     }
@@ -134,6 +135,7 @@ impl Expiries for Catalog {
         let mut unit = Unit::new("remove_expired_in");
         unit.run(MARK_EXPIRED_IN, params![bucket, limit, token]);
         let marked = unit.run(LOCK_CLAIMED, params![token]);
+        unit.exactly(0, MISLED_BY_EXPIRY, params![token], Verdict::Damaged);
         remove_marked(&mut unit, token, Reason::Expiry);
         self.write(unit).await?[marked].rows.iter().map(expired_object).collect()
     }

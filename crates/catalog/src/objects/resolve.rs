@@ -27,7 +27,7 @@ pub(super) async fn resolve(
     bucket: &BucketName,
     key: &ObjectKey,
 ) -> Result<Option<Resolved>, Error> {
-    let rows = catalog.read(RESOLVE, params![bucket, key]).await?;
+    let rows = catalog.find(RESOLVE, params![bucket, key], has_object).await?;
     let Some(first) = rows.first() else { return Ok(None) };
     let (bucket, now, rules) = (BucketId(first.int(0)?), moment(first, 15)?, first.opt_int(16)?);
     if first.opt_text(1)?.is_none() {
@@ -41,6 +41,11 @@ pub(super) async fn resolve(
         _ => None,
     };
     Ok(Some(Resolved { bucket, now, rules, object: Some(object(bucket, key, first)?), whole }))
+}
+
+/// Whether rows show an object, and not only its bucket.
+fn has_object(rows: &[Row]) -> bool {
+    rows.first().is_some_and(|row| row.opt_text(1).is_ok_and(|version| version.is_some()))
 }
 
 fn object(bucket: BucketId, key: &ObjectKey, row: &Row) -> Result<Object, Error> {
@@ -90,7 +95,7 @@ pub(super) async fn pieces(
         "AND start >= (SELECT max(start) FROM content_parts WHERE joined_id = $1 AND start <= $2) \
          AND start < $3 ORDER BY start LIMIT $4"
     );
-    let rows = catalog.read(SQL, params![content, from, before, limit]).await?;
+    let rows = catalog.find(SQL, params![content, from, before, limit], |rows| !rows.is_empty()).await?;
     Ok(gather(&rows)?.0)
 }
 
@@ -102,9 +107,9 @@ pub(super) async fn numbered_pieces(
 ) -> Result<Numbered, Error> {
     const SQL: &str = pieces!("AND number > $2 ORDER BY number LIMIT $3");
     const COUNT: &str = "SELECT count(*) FROM content_parts WHERE joined_id = $1";
-    let rows = catalog.read(SQL, params![content, after, limit]).await?;
+    let rows = catalog.find(SQL, params![content, after, limit], |rows| !rows.is_empty()).await?;
     let (pieces, checksums) = gather(&rows)?;
-    let count = catalog.read(COUNT, params![content]).await?;
+    let count = catalog.survey(COUNT, params![content]).await?;
     let count = u32::try_from(count[0].int(0)?).map_err(|_| Error::Corrupt("too many pieces".to_owned()))?;
     Ok(Numbered { pieces, checksums, count })
 }

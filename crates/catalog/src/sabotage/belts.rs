@@ -1,4 +1,5 @@
-//! Predicates that do no damage when they alone are cut: a row that is gone stands behind each of them. They are kept because
+//! Predicates that do no damage when they alone are cut: a row that is gone, or one that is asked itself before it is removed,
+//! stands behind each of them. They are kept because
 //! whoever lost a claim is told so at once; this table keeps us from taking them for more than that.
 
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use s3o_model::ids::ContentId;
 use s3o_model::proof::Proof;
 
 use super::Cut::{Guard, Words};
+use super::expiry::{an_object_is_copied_between, an_object_is_replaced_between, an_object_is_written_between};
 use super::{Told, safeties};
 use crate::conformance::scene::{LEASE, Scene};
-use crate::{CopyProver, Intents, Late, Uploads};
+use crate::{CopyProver, Expiries, Intents, Late, Uploads};
 
 safeties! { [sqlite]
     a_writer_is_told_that_it_was_fenced by a_writer_and_a_reaper_resolve: "commit_put",
@@ -26,6 +28,26 @@ safeties! { [sqlite]
         [Guard("AND state = 'present' LIMIT 1")], [];
     a_part_is_told_before_it_is_written by a_part_begins_after_abort: "stage",
         [Words("AND state = 'open' /*share*/", "/*share*/")], [];
+    a_write_clears_the_claim by an_object_is_written_between: "commit_put",
+        [Words(", token = NULL", "")], [];
+    a_conditional_write_clears_the_claim by an_object_is_replaced_between: "commit_put",
+        [Words(", token = NULL", "")], [];
+    a_copy_clears_the_claim by an_object_is_copied_between: "commit_copy",
+        [Words(", token = NULL", "")], [];
+    a_claim_takes_what_has_expired by one_is_claimed_before_its_time: "claim_expiries",
+        [Words(" AND expires_at <= :now", "")], [];
+}
+
+/// The removal asks each row itself.
+async fn one_is_claimed_before_its_time(scene: &Scene) -> Told {
+    let bucket = scene.bucket("house").await;
+    scene.mortal(bucket, "expired", 5, Duration::from_secs(1)).await;
+    scene.clock.advance(Duration::from_secs(2));
+    scene.mortal(bucket, "alive", 5, Duration::from_mins(1)).await;
+    let (token, _) = scene.claim_expiries(9).await;
+    scene.catalog.remove_claimed(token).await.map(drop).unwrap_or_default();
+    assert!(scene.resolve("house", "alive").await.object.is_some());
+    Told::new()
 }
 
 /// Whoever is first takes the row, and the other finds none.

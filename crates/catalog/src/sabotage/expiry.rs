@@ -24,24 +24,16 @@ const IN_THE_WAY: &str = "what has expired kept a write away";
 const NEVER_THERE: &str = "an object that was acknowledged was never there";
 
 safeties! { [sqlite]
-    a_write_clears_the_claim by an_object_is_written_between: "commit_put",
-        [Words(", token = NULL", "")], [WRITTEN_ANEW];
-    a_conditional_write_clears_the_claim by an_object_is_replaced_between: "commit_put",
-        [Words(", token = NULL", "")], [WRITTEN_ANEW];
-    a_copy_clears_the_claim by an_object_is_copied_between: "commit_copy",
-        [Words(", token = NULL", "")], [WRITTEN_ANEW];
     a_claim_takes_what_is_nobodys by two_workers_claim: "claim_expiries",
         [Words(" AND deletion_status = 'NOT_EXPIRED'", "")], [STOLEN];
-    a_claim_takes_what_has_expired by one_is_claimed_before_its_time: "claim_expiries",
-        [Words(" AND expires_at <= :now", "")], [TOO_EARLY];
     a_removal_names_rows_by_its_claim by a_slow_worker_wakes_up: "remove_claimed",
-        [Words("token = $1", "deletion_status = 'DELETION_IN_PROGRESS'")], [LOST];
+        [Words("token = $1", "deletion_status = 'DELETION_IN_PROGRESS'"), Guard("LEFT JOIN objects o")], [LOST];
     a_reset_takes_the_claim_away by a_slow_worker_wakes_up_before_the_next: "reset_stuck",
         [Words(", token = NULL", "")], [LOST];
     a_reset_leaves_young_claims by a_watchdog_comes_early: "reset_stuck",
         [Words(" AND deletion_initiated_at <= :now - $1", "")], [TAKEN];
     a_bucket_is_emptied_of_what_expired by a_bucket_is_emptied: "remove_expired_in",
-        [Words(" AND expires_at <= :now", "")], [TOO_EARLY];
+        [Words(" AND expires_at <= :now", ""), Guard("o.expires_at > :now")], [TOO_EARLY];
     a_look_hides_what_expired by somebody_looks: "read",
         [Words(" AND (o.expires_at IS NULL OR o.expires_at > :now)", "")], [SEEN];
     a_list_hides_what_expired by somebody_lists: "read",
@@ -63,6 +55,12 @@ safeties! { [sqlite]
 const MINUTE: Duration = Duration::from_mins(1);
 const STUCK: Duration = Duration::from_hours(2);
 
+/// The keys that a claim removes; none where the removal is refused.
+async fn removed(scene: &Scene, token: s3o_model::ids::ClaimToken) -> Vec<String> {
+    let gone = scene.catalog.remove_claimed(token).await.unwrap_or_default();
+    gone.into_iter().map(|object| object.key).collect()
+}
+
 /// A bucket with an object `a` whose time has passed.
 async fn expired(scene: &Scene) -> BucketId {
     let bucket = scene.bucket("house").await;
@@ -76,16 +74,16 @@ async fn is_there(scene: &Scene) -> bool {
     !scene.rows(sql, vec![]).await.is_empty()
 }
 
-async fn an_object_is_written_between(scene: &Scene) -> Told {
+pub(super) async fn an_object_is_written_between(scene: &Scene) -> Told {
     let bucket = expired(scene).await;
     let (token, _) = scene.claim_expiries(9).await;
     scene.put(bucket, "a", 7).await;
-    scene.remove_claimed(token).await;
+    removed(scene, token).await;
     told(!is_there(scene).await, WRITTEN_ANEW)
 }
 
 /// The object is alive again when the clock goes back: the write that needs it does not lose to the old claim.
-async fn an_object_is_replaced_between(scene: &Scene) -> Told {
+pub(super) async fn an_object_is_replaced_between(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     scene.mortal(bucket, "a", 5, MINUTE).await;
     let claim = "UPDATE objects SET token = $1, deletion_status = 'DELETION_IN_PROGRESS', deletion_initiated_at = :now";
@@ -93,16 +91,16 @@ async fn an_object_is_replaced_between(scene: &Scene) -> Told {
     scene.change(claim, params![token]).await;
     let intent = scene.staged(bucket, "a", 7).await;
     scene.commit(&intent, WriteCondition::IfMatch(None)).await.expect("committed");
-    scene.remove_claimed(token).await;
+    removed(scene, token).await;
     told(!is_there(scene).await, WRITTEN_ANEW)
 }
 
-async fn an_object_is_copied_between(scene: &Scene) -> Told {
+pub(super) async fn an_object_is_copied_between(scene: &Scene) -> Told {
     let bucket = expired(scene).await;
     let source = scene.put(bucket, "source", 7).await;
     let (token, _) = scene.claim_expiries(9).await;
     scene.copy((source, 7), bucket, "a").await.expect("copied");
-    scene.remove_claimed(token).await;
+    removed(scene, token).await;
     told(!is_there(scene).await, WRITTEN_ANEW)
 }
 
@@ -118,20 +116,13 @@ async fn two_workers_claim(scene: &Scene) -> Told {
     told(other > 1, STOLEN)
 }
 
-async fn one_is_claimed_before_its_time(scene: &Scene) -> Told {
-    let bucket = expired(scene).await;
-    scene.mortal(bucket, "alive", 5, MINUTE).await;
-    let (token, _) = scene.claim_expiries(9).await;
-    told(scene.remove_claimed(token).await.contains(&"alive".to_owned()), TOO_EARLY)
-}
-
 async fn a_slow_worker_wakes_up(scene: &Scene) -> Told {
     expired(scene).await;
     let (slow, _) = scene.claim_expiries(9).await;
     scene.clock.advance(STUCK);
     scene.catalog.reset_stuck(STUCK, 9).await.expect("reset");
     assert_eq!(scene.claim_expiries(9).await.1, 1, "the next one has it");
-    told(!scene.remove_claimed(slow).await.is_empty(), LOST)
+    told(!removed(scene, slow).await.is_empty(), LOST)
 }
 
 async fn a_slow_worker_wakes_up_before_the_next(scene: &Scene) -> Told {
@@ -139,7 +130,7 @@ async fn a_slow_worker_wakes_up_before_the_next(scene: &Scene) -> Told {
     let (slow, _) = scene.claim_expiries(9).await;
     scene.clock.advance(STUCK);
     assert_eq!(scene.catalog.reset_stuck(STUCK, 9).await.expect("reset").len(), 1);
-    told(!scene.remove_claimed(slow).await.is_empty(), LOST)
+    told(!removed(scene, slow).await.is_empty(), LOST)
 }
 
 /// One claim is old, the other one young.
@@ -151,7 +142,7 @@ async fn a_watchdog_comes_early(scene: &Scene) -> Told {
     scene.clock.advance(Duration::from_millis(1));
     let (young, claimed) = scene.claim_expiries(9).await;
     scene.catalog.reset_stuck(STUCK, 9).await.expect("reset");
-    told(claimed == 1 && scene.remove_claimed(young).await.is_empty(), TAKEN)
+    told(claimed == 1 && removed(scene, young).await.is_empty(), TAKEN)
 }
 
 async fn a_bucket_is_emptied(scene: &Scene) -> Told {

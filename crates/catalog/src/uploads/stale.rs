@@ -97,7 +97,7 @@ fn cutoff(timeout: Duration) -> i64 {
 #[async_trait]
 impl StaleUploads for Catalog {
     async fn stale_uploads(&self, timeout: Duration, limit: usize) -> Result<Vec<StaleUpload>, Error> {
-        self.read(STALE, params![cutoff(timeout), limit]).await?.iter().map(stale_upload).collect()
+        self.survey(STALE, params![cutoff(timeout), limit]).await?.iter().map(stale_upload).collect()
     }
 
     async fn abort_stale_upload(&self, id: UploadId, timeout: Duration) -> Result<Option<u64>, Error> {

@@ -13,7 +13,7 @@ use crate::unit::Value;
 
 /// A place in a table, by the columns that it is read by.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cursor(pub(super) Vec<Value>);
+pub struct Cursor(pub(crate) Vec<Value>);
 
 /// A table that is read in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Check {
     pub what: &'static str,
     over: Paged,
     page: String,
-    pub(super) broken: String,
+    pub(crate) broken: String,
 }
 
 impl Check {
@@ -58,7 +58,7 @@ impl Check {
     }
 
     /// The end of the page behind a place.
-    pub(super) fn page(&'static self) -> &'static str {
+    pub(crate) fn page(&'static self) -> &'static str {
         &self.page
     }
 

@@ -97,7 +97,7 @@ pub(super) static IDENTIFIED: LazyLock<String> = LazyLock::new(|| {
 
 /// Counters that differ from the sums of their rows, and rows that are in no counter: one statement, so
 /// that both sides are of one moment.
-pub(super) static DRIFTED: LazyLock<String> = LazyLock::new(|| {
+pub(crate) static DRIFTED: LazyLock<String> = LazyLock::new(|| {
     let kept = BOOKS.iter().map(|book| {
         format!(
             "SELECT backend_name, stripe, '{book}' AS book, {book}_bytes AS kept, 0 AS summed, 1 AS books \

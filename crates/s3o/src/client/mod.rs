@@ -1,6 +1,7 @@
 //! Commands that ask a running server through its admin API.
 
 mod backend;
+mod catalog;
 mod connection;
 mod findings;
 mod lifecycle;
@@ -15,6 +16,7 @@ use std::fmt;
 use clap::{ArgGroup, Args, Subcommand};
 
 use crate::cli::Failure;
+pub use catalog::{CatalogCommand, catalog};
 use connection::Connection;
 
 /// What opens the admin API; it never shows.

@@ -22,6 +22,15 @@ fn rows(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+/// What is wrong with the catalog, and what to do about it; nothing where nothing is.
+fn catalog(catalog: &Value) -> String {
+    match (catalog["state"].as_str(), catalog["reason"].as_str()) {
+        (Some("checking"), _) => "catalog: the integrity check is under way\n\n".to_owned(),
+        (Some(state), Some(reason)) => format!("catalog {state}: {reason}\n  {}\n\n", cell(&catalog["remedy"])),
+        _ => String::new(),
+    }
+}
+
 fn render(status: &Value) -> String {
     let mut backends = Table::new(&["BACKEND", "USED", "LIMIT", "ORPHAN", "RESERVED", "OBJECTS", "HEALTH", "DRAINING"]);
     for backend in rows(&status["backends"]) {
@@ -42,6 +51,7 @@ fn render(status: &Value) -> String {
         let (held, saved) = (bytes(&bucket["bytes"]), bytes(&bucket["saved"]));
         buckets.row(vec![cell(&bucket["name"]), cell(&bucket["objects"]), held, saved]);
     }
+    let catalog = catalog(&status["catalog"]);
     let queues = &status["queues"];
     let waiting = format!(
         "waiting: {} cleanups, {} dead letters, {} intents, {} uploads",
@@ -56,7 +66,7 @@ fn render(status: &Value) -> String {
     let warnings: Vec<String> =
         rows(&status["warnings"]).map(|warning| format!("warning: {}\n", cell(warning))).collect();
     let warnings = warnings.concat();
-    format!("{warnings}{}\n{}\n{waiting}{due}{cache}\n\n{workers}", backends.render(), buckets.render())
+    format!("{catalog}{warnings}{}\n{}\n{waiting}{due}{cache}\n\n{workers}", backends.render(), buckets.render())
 }
 
 /// The health of a backend with its cause.

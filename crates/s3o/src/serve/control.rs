@@ -96,12 +96,17 @@ impl Controls {
             uploads: depths.uploads,
             oldest_due_seconds: oldest_due(self.tally.oldest_due().await?),
         };
-        let buckets = self.catalog.buckets().await?;
+        let buckets = match self.catalog.buckets().await {
+            // A damaged catalog lists nothing; everything else is still shown.
+            Err(_) if self.catalog.condition().is_damaged() => Vec::new(),
+            found => found?,
+        };
         let counts = self.tally.counts().await;
         let counts = counts.as_deref();
         Ok(Status {
             instance: self.instance.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            catalog: super::catalog::status(&self.catalog),
             backends: books.iter().map(|books| self.backend(books, &written_off, counts)).collect(),
             buckets: buckets.iter().map(|found| bucket(found.name.as_str(), counts)).collect(),
             queues,
@@ -150,10 +155,10 @@ fn oldest_due(due: OldestDue) -> OldestDueStatus {
 
 #[async_trait]
 impl Readiness for Controls {
-    /// Ready means that the catalog answers and that some backend was readable within the last half minute: a backend
+    /// Ready means that the catalog answers and is not damaged, and that some backend was readable within the last half minute: a backend
     /// that is away is an error of the requests that need it, and the others go on.
     async fn ready(&self) -> ReadyReport {
-        let catalog = self.catalog.books().await.is_ok();
+        let catalog = !self.catalog.condition().is_damaged() && self.catalog.books().await.is_ok();
         health::readiness(&self.fleet, catalog, self.clock.now())
     }
 }

@@ -52,8 +52,11 @@ async fn open_sqlite(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failu
         Failure::of(&format!("catalog {}", path.display()), error)
     })?;
     let catalog = Arc::new(Catalog::new(Arc::new(driver)));
+    super::catalog::watch(&catalog, &ground.audit).await;
     // One process owns this file: whoever held leases and claims before is dead.
-    catalog.take_over().await.map_err(|error| Failure::of("catalog", error))?;
+    if !catalog.condition().is_damaged() {
+        catalog.take_over().await.map_err(|error| Failure::of("catalog", error))?;
+    }
     Ok(catalog)
 }
 

@@ -27,7 +27,6 @@ pub fn open_office(
         fleet: Arc::clone(fleet),
         identity: Arc::clone(identity),
         ids: ground.ids.clone(),
-        clock: Arc::clone(&ground.clock),
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
     }
 }

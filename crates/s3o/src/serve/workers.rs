@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_backend::Fleet;
-use s3o_catalog::Catalog;
+use s3o_catalog::{Catalog, Longest};
 use s3o_workers::{
     Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
     Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
@@ -141,12 +141,29 @@ fn watchdog(parts: &Parts<'_>) -> Scheduled {
     let worker = Watchdog {
         cleanups: Arc::clone(catalog) as _,
         objects: Arc::clone(catalog) as _,
+        ahead: Arc::clone(catalog) as _,
         ids: ground.ids.clone(),
         settings: WatchdogSettings {
             claim_grace_period: config.cleanup.claim_grace_period,
             stuck_after: config.expiry.stuck_after,
+            longest: longest(config),
         },
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
     };
     scheduled(worker, config.upkeep.watchdog, Kind::Locked)
+}
+
+/// How much further than a setting a moment may lie: another instance may have been given a longer one.
+const AHEAD_SLACK: Duration = Duration::from_mins(10);
+
+/// How far ahead moments in the catalog can lie.
+fn longest(config: &Config) -> Longest {
+    let absence = config.intents.late_write_window + config.intents.min_age + AHEAD_SLACK;
+    Longest {
+        due: config.cleanup.retries.backoff.max.max(absence) + AHEAD_SLACK,
+        claim: config.cleanup.claim_grace_period + AHEAD_SLACK,
+        lease: config.intents.min_age + AHEAD_SLACK,
+        deletion: config.expiry.stuck_after + AHEAD_SLACK,
+        absence,
+    }
 }

@@ -5,6 +5,7 @@
 
 mod auth;
 mod backends;
+mod catalog;
 mod control;
 mod error;
 mod findings;
@@ -30,6 +31,7 @@ use s3o_model::entropy::Entropy;
 use crate::audit::Audit;
 
 pub use auth::AdminToken;
+pub use catalog::CatalogControl;
 pub use control::{
     AcceptError, BackendControl, InvalidLevel, LifecycleControl, LogLevel, QueueControl, Readiness, ReadyReport,
     StatusSource, VerifyControl, WorkerControl, WorkerError,
@@ -37,7 +39,7 @@ pub use control::{
 pub(crate) use error::AdminError;
 pub use metrics::{MetricsPage, Refresh};
 pub use status::{
-    BackendStatus, BucketStatus, CacheStatus, Health, OldestDueStatus, QueueStatus, SharedHealth, Status,
+    BackendStatus, BucketStatus, CacheStatus, CatalogStatus, Health, OldestDueStatus, QueueStatus, SharedHealth, Status,
 };
 
 /// What the admin door answers from.
@@ -61,6 +63,8 @@ pub struct AdminParts {
     pub status: Arc<dyn StatusSource>,
     /// Whether the invariants hold.
     pub verify: Arc<dyn VerifyControl>,
+    /// The catalog itself.
+    pub catalog: Arc<dyn CatalogControl>,
     /// What is logged.
     pub log_level: Arc<dyn LogLevel>,
     /// What is kept of changes.
@@ -86,6 +90,8 @@ pub fn router(parts: AdminParts) -> Router {
         .route("/findings", get(findings::list))
         .route("/lifecycle/preview", get(lifecycle::preview))
         .route("/verify", get(verify::progress).post(verify::run))
+        .route("/catalog/backup", post(catalog::backup))
+        .route("/catalog/accept", post(catalog::accept))
         .route("/audit", get(trail::show))
         .route("/log-level", get(log_level::show).put(log_level::change))
         .route("/backends/{name}/accept", post(backends::accept))

@@ -16,6 +16,8 @@ pub struct Status {
     pub instance: String,
     /// The version of the program.
     pub version: String,
+    /// Whether the catalog can be trusted.
+    pub catalog: CatalogStatus,
     /// Where bytes live.
     pub backends: Vec<BackendStatus>,
     /// Where objects are named.
@@ -28,6 +30,17 @@ pub struct Status {
     pub workers: Vec<Value>,
     /// Conditions that need an operator.
     pub warnings: Vec<String>,
+}
+
+/// Whether the catalog can be trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CatalogStatus {
+    /// `ok`, `checking`, `doubtful` or `degraded`.
+    pub state: String,
+    /// What was found.
+    pub reason: Option<String>,
+    /// What an operator can do about it.
+    pub remedy: Option<String>,
 }
 
 /// How a backend is; sizes in bytes.

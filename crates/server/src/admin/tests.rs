@@ -21,6 +21,7 @@ use super::{
 };
 use crate::audit::{Audit, Filter};
 
+mod catalog;
 mod queues;
 
 struct House {
@@ -163,6 +164,7 @@ fn parts(house: &Arc<House>) -> AdminParts {
         queues: house.clone(),
         lifecycle: house.clone(),
         status: house.clone(),
+        catalog: house.clone(),
         verify: house.clone(),
         log_level: house.clone(),
         audit: Arc::clone(&house.audit),

@@ -10,7 +10,7 @@ use s3o_model::cleanup::{Cleanup as Row, Outcome, Reason, judge};
 use s3o_model::ids::ClaimToken;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Cleanup, attempt, note};
+use super::{Cleanup, attempt, note, note_named};
 use crate::{Error, Report};
 
 /// One backend during one tick.
@@ -45,7 +45,7 @@ impl<'a> Lane<'a> {
                 Ok(None) => return (Report::default(), Ok(())),
                 Err(error) => return (Report::default(), Err(error)),
             };
-            let full = batch.claimed.cleanups.len() >= self.cleanup.settings.batch_size;
+            let full = batch.claimed.cleanups.len() + batch.claimed.named.len() >= self.cleanup.settings.batch_size;
             let next = async {
                 if full && left > 1 && !self.cleanup.budget.is_asked() {
                     self.batches(left - 1).await
@@ -71,12 +71,14 @@ impl<'a> Lane<'a> {
         let token = ClaimToken::new(ids.fresh());
         let claimant = Claimant { instance: *instance, token };
         let claimed = cleanups.claim_cleanups(self.backend.name(), settings.batch_size, &claimant).await?;
-        Ok((!claimed.cleanups.is_empty()).then_some(Batch { claimed, token, hand }))
+        let empty = claimed.cleanups.is_empty() && claimed.named.is_empty();
+        Ok((!empty).then_some(Batch { claimed, token, hand }))
     }
 
     async fn work_off(&self, batch: Batch<'_>, report: &mut Report) -> Result<(), Error> {
-        let Batch { claimed: ClaimedCleanups { cleanups: claimed, at, waited }, token, hand } = batch;
+        let Batch { claimed: ClaimedCleanups { cleanups: claimed, at, waited, named }, token, hand } = batch;
         report.waited = waited;
+        named.iter().for_each(|cleanup| note_named(report, cleanup));
         let settings = &self.cleanup.settings;
         let attempts = attempt::all(self.backend.as_ref(), &claimed, settings.concurrency).await;
         let mut settlements = Vec::with_capacity(claimed.len());
@@ -87,7 +89,7 @@ impl<'a> Lane<'a> {
             settlements.push(Settlement { id: cleanup.id, outcome });
         }
         self.record_freed(&claimed, &settlements);
-        self.learn(settlements.iter().any(|settlement| settlement.outcome.leaves()));
+        self.learn(!named.is_empty() || settlements.iter().any(|settlement| settlement.outcome.leaves()));
         // The backend has nothing more to do for this batch.
         drop(hand);
         let settled = self.cleanup.cleanups.settle_cleanups(token, &settlements).await?;

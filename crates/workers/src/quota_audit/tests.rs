@@ -66,7 +66,7 @@ async fn counts_are_looked_at_page_by_page() {
     scene.change("UPDATE contents SET ref_count = 3", vec![]).await;
     let audit = QuotaAudit { page: 2, ..audit(&scene, &mut registry) };
     let (report, ticks) = run(&audit).await;
-    assert_eq!((counted(&report), ticks), (vec![("recounted", 7)], 4));
+    assert_eq!((counted(&report), ticks), (vec![("recounted", 7)], 4), "once, behind the last page");
     assert_eq!(report.events[0].details["delta"], serde_json::json!(-2));
     books::check(&scene).await;
 }
@@ -86,5 +86,40 @@ async fn what_nothing_refers_to_goes_with_the_second_audit() {
     let bytes = report.events[0].bytes.as_ref().expect("where they lie");
     assert_eq!((bytes.backend.as_str(), bytes.size_bytes), ("disk", 5));
     assert_eq!(run(&audit).await.0, Report::default());
+    books::check(&scene).await;
+}
+
+#[tokio::test]
+async fn too_many_suspects_are_a_finding_and_no_repair() {
+    let (scene, mut registry) = (scene(), Registry::default());
+    let bucket = scene.bucket("many").await;
+    for number in 0..3 {
+        scene.put(bucket, &format!("k{number}"), 1).await;
+    }
+    scene.change("UPDATE contents SET ref_count = 3", vec![]).await;
+    let few = QuotaAudit { suspects_max: 2, ..audit(&scene, &mut registry) };
+    let (report, _) = run(&few).await;
+    assert_eq!(counted(&report), [("suspects", 3)]);
+    assert_eq!(scene.number("SELECT min(ref_count) FROM contents").await, 3, "nothing is repaired");
+    assert_eq!(scene.number("SELECT count(*) FROM findings").await, 1);
+    let enough = QuotaAudit { suspects_max: 3, ..audit(&scene, &mut registry) };
+    assert_eq!(counted(&run(&enough).await.0), [("recounted", 3)]);
+    assert_eq!(scene.number("SELECT count(*) FROM findings").await, 0);
+    books::check(&scene).await;
+}
+
+#[tokio::test]
+async fn nothing_is_repaired_before_the_check_has_passed() {
+    let (scene, mut registry) = (scene(), Registry::default());
+    let bucket = scene.bucket("early").await;
+    scene.put(bucket, "a", 5).await;
+    scene.change("UPDATE contents SET ref_count = 2", vec![]).await;
+    let audit = audit(&scene, &mut registry);
+    scene.catalog.condition().begin_check();
+    assert_eq!(counted(&run(&audit).await.0), [("unconfirmed", 1)]);
+    scene.catalog.condition().doubt("rows");
+    assert_eq!(counted(&run(&audit).await.0), [("unconfirmed", 1)]);
+    assert!(scene.catalog.condition().accept_doubt());
+    assert_eq!(counted(&run(&audit).await.0), [("recounted", 1)]);
     books::check(&scene).await;
 }

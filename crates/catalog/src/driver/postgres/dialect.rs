@@ -59,6 +59,9 @@ fn to_postgres(sql: &str, now: Now) -> Translated {
         .replace("/*lock*/", "FOR NO KEY UPDATE")
         .replace("/*share*/", "FOR SHARE")
         .replace("/*skip*/", "FOR NO KEY UPDATE SKIP LOCKED");
+    // The session that reads by table switches index scans off.
+    out =
+        respell(&out, "UNINDEXED", |columns| columns.split_once(';').map_or(columns, |(column, _)| column).to_owned());
     let elements = |list: &str| format!("jsonb_array_elements({list}::text::jsonb)");
     out = respell(&out, "json_each", elements);
     out = respell(&out, "TEXTS", |list| format!("(SELECT value #>> '{{}}' FROM {})", elements(list)));

@@ -3,6 +3,7 @@
 mod condemned_lately;
 mod explained;
 mod held_snapshot;
+mod tables;
 
 use std::sync::Arc;
 use std::time::Duration;

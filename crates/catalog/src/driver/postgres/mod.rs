@@ -19,6 +19,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use s3o_model::clock::{Clock, Timestamp};
 
 use super::{Driver, Effort};
+use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Unit};
 
@@ -59,6 +60,7 @@ pub struct Postgres {
     units: AtomicU64,
     commits: AtomicU64,
     rows_read: AtomicU64,
+    condition: Condition,
 }
 
 impl Postgres {
@@ -71,7 +73,7 @@ impl Postgres {
         let (units, commits, rows_read) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let clock = options.clock.clone();
         let dialect = Dialect::new(if clock.is_some() { Now::Bound } else { Now::Database });
-        Ok(Self { pool, place, dialect, clock, units, commits, rows_read })
+        Ok(Self { pool, place, dialect, clock, units, commits, rows_read, condition: Condition::default() })
     }
 
     /// Connects, asks for an answer and changes nothing.
@@ -128,6 +130,17 @@ impl Driver for Postgres {
         let rows = run::query(&self.connection().await?, &self.dialect, &query, self.now()).await?;
         self.rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows)
+    }
+
+    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        let queries = [&query, &by_table];
+        let (first, second) = run::both_ways(self.connection().await?, &self.dialect, queries, self.now()).await?;
+        self.rows_read.fetch_add((first.len() + second.len()) as u64, Ordering::Relaxed);
+        Ok((first, second))
+    }
+
+    fn condition(&self) -> Condition {
+        self.condition.clone()
     }
 
     fn stripes(&self) -> u32 {

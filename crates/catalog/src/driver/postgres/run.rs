@@ -121,6 +121,28 @@ pub(super) async fn query(
     Ok(execute(client, &prepared).await.map_err(away)?.rows)
 }
 
+/// What keeps a session from every index until its transaction ends.
+const WITHOUT_INDEXES: &str =
+    "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off";
+
+/// Runs two queries on one snapshot, the second without indexes.
+pub(super) async fn both_ways(
+    client: Object,
+    dialect: &Dialect,
+    queries: [&Statement; 2],
+    now: Timestamp,
+) -> Result<(Vec<Row>, Vec<Row>), Error> {
+    let talk = Conversation(Some(client));
+    let client = talk.client();
+    client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(away)?;
+    let first = query(client, dialect, queries[0], now).await?;
+    client.batch_execute(WITHOUT_INDEXES).await.map_err(away)?;
+    let second = query(client, dialect, queries[1], now).await?;
+    client.batch_execute("COMMIT").await.map_err(away)?;
+    talk.end();
+    Ok((first, second))
+}
+
 /// A statement that the server knows, and the values for it.
 struct Prepared<'a> {
     statement: tokio_postgres::Statement,

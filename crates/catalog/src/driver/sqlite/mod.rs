@@ -3,9 +3,12 @@
 //! Units that wait are committed together: one transaction, a savepoint each, one fsync. The next
 //! group forms while the last one is in flight. Nothing is acknowledged before its COMMIT.
 
+pub(crate) mod copies;
 #[cfg(test)]
 pub(crate) mod facts;
+mod generation;
 mod header;
+mod integrity;
 mod open;
 mod readers;
 mod statement;
@@ -19,10 +22,13 @@ use async_trait::async_trait;
 use s3o_model::clock::Clock;
 
 use super::{Driver, Effort};
+use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Unit};
 
 pub use header::check_sqlite;
+
+use generation::CleanStop;
 use readers::Readers;
 use writer::Writer;
 
@@ -59,6 +65,9 @@ pub struct Sqlite {
     readers: Arc<Readers>,
     mode: Mode,
     counters: Arc<Counters>,
+    condition: Condition,
+    /// Behind everything that has the database open.
+    _stop: CleanStop,
     /// Held for as long as the catalog is open, so that a second process is refused.
     _lock: std::fs::File,
 }
@@ -67,10 +76,23 @@ impl Sqlite {
     /// Opens or creates a catalog and brings its schema up to date.
     pub fn open(options: &SqliteOptions) -> Result<Self, Error> {
         let opened = open::open(&options.path)?;
-        let counters = Arc::new(Counters::default());
-        let writer = Writer::new(opened.writer, options, Arc::clone(&counters))?;
-        let readers = Arc::new(Readers::new(options.path.clone(), Arc::clone(&options.clock)));
-        Ok(Self { writer, readers, mode: options.mode, counters, _lock: opened.lock })
+        let (counters, condition) = (Arc::new(Counters::default()), Condition::default());
+        generation::begin(&options.path, &opened.writer, &condition)?;
+        let writer = Writer::new(opened.writer, options, Arc::clone(&counters), condition.clone())?;
+        let readers = Readers::new(options.path.clone(), Arc::clone(&options.clock), condition.clone());
+        let stop = CleanStop { database: options.path.clone(), condition: condition.clone() };
+        let (mode, readers) = (options.mode, Arc::new(readers));
+        Ok(Self { writer, readers, mode, counters, condition, _stop: stop, _lock: opened.lock })
+    }
+
+    /// Does something that takes its time with the file beside everything else.
+    async fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&std::path::Path) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let readers = Arc::clone(&self.readers);
+        let done = tokio::task::spawn_blocking(move || work(readers.path())).await;
+        done.map_err(|error| Error::Internal(error.to_string()))?
     }
 }
 
@@ -99,6 +121,31 @@ impl Driver for Sqlite {
         let rows = scanned.map_err(|error| Error::Internal(error.to_string()))??;
         self.counters.rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(rows)
+    }
+
+    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        let readers = Arc::clone(&self.readers);
+        let (first, second) = if self.mode == Mode::Inline {
+            readers.both(&query, &by_table)?
+        } else {
+            let both = tokio::task::spawn_blocking(move || readers.both(&query, &by_table)).await;
+            both.map_err(|error| Error::Internal(error.to_string()))??
+        };
+        self.counters.rows_read.fetch_add((first.len() + second.len()) as u64, Ordering::Relaxed);
+        Ok((first, second))
+    }
+
+    async fn check_integrity(&self) -> Result<Vec<String>, Error> {
+        self.beside(integrity::check).await
+    }
+
+    async fn backup(&self, to: &std::path::Path) -> Result<u64, Error> {
+        let to = to.to_owned();
+        self.beside(move |database| copies::backup(database, &to)).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.condition.clone()
     }
 
     fn stripes(&self) -> u32 {

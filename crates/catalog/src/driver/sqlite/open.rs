@@ -9,6 +9,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::generation;
 use super::statement::translate;
 use crate::error::Error;
 use crate::migrations;
@@ -34,19 +35,25 @@ pub(super) fn connect(path: &Path) -> Result<Connection, Error> {
 
 pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     let lock = lock_file(path)?;
+    generation::refuse_foreign_log(path)?;
     let mut writer = connect(path)?;
     // Closing folds a log that somebody left into the file; what is refused must keep both.
     let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
     keep_log(&writer, has_log)?;
     check_ours(&writer)?;
     keep_log(&writer, false)?;
-    configure(&writer)?;
-    migrate(&mut writer)?;
+    prepare(&mut writer)?;
     Ok(Opened { writer, lock })
 }
 
+/// Sets what a writing connection needs and brings the schema up to date.
+pub(super) fn prepare(connection: &mut Connection) -> Result<(), Error> {
+    configure(connection)?;
+    migrate(connection)
+}
+
 /// The file next to the database whose name ends so.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
@@ -60,7 +67,7 @@ fn keep_log(connection: &Connection, keep: bool) -> Result<(), Error> {
 /// workers would be correct for the database and wrong for us. The lock is on the database itself,
 /// so that no other name for it leads around the lock; SQLite's own locks are of another kind and
 /// do not meet it.
-fn lock_file(path: &Path) -> Result<File, Error> {
+pub(super) fn lock_file(path: &Path) -> Result<File, Error> {
     let describe = |error: &dyn std::fmt::Display| Error::Away(format!("{}: {error}", path.display()));
     // SQLite gives the files beside the database the mode of the database.
     let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
@@ -73,7 +80,7 @@ fn lock_file(path: &Path) -> Result<File, Error> {
 }
 
 /// Reads only: what is not ours stays as it is.
-fn check_ours(connection: &Connection) -> Result<(), Error> {
+pub(super) fn check_ours(connection: &Connection) -> Result<(), Error> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(translate);
     if number("SELECT count(*) FROM sqlite_schema")? == 0 {
         return Ok(());
@@ -106,7 +113,8 @@ fn configure(connection: &Connection) -> Result<(), Error> {
              PRAGMA foreign_keys = ON;
              PRAGMA temp_store = MEMORY;
              PRAGMA cache_size = -32768;
-             PRAGMA wal_autocheckpoint = 4000;",
+             PRAGMA wal_autocheckpoint = 4000;
+             PRAGMA journal_size_limit = 67108864;",
         )
         .map_err(translate)
 }

@@ -1,13 +1,14 @@
 //! Reader connections: as many as are used at once, kept for the next reader.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 use s3o_model::clock::Clock;
 
 use super::open::connect;
-use super::statement::{Dialect, run, translate};
+use super::statement::{Dialect, judge, run, translate};
+use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Row, Statement};
 
@@ -19,19 +20,40 @@ struct Reader {
 pub(super) struct Readers {
     path: PathBuf,
     clock: Arc<dyn Clock>,
+    condition: Condition,
     idle: Mutex<Vec<Reader>>,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, clock: Arc<dyn Clock>) -> Self {
-        Self { path, clock, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(path: PathBuf, clock: Arc<dyn Clock>, condition: Condition) -> Self {
+        Self { path, clock, condition, idle: Mutex::new(Vec::new()) }
     }
 
     pub(super) fn query(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
         let mut reader = self.take()?;
         let answer = run(&reader.connection, &mut reader.dialect, statement, self.clock.now());
+        self.keep(reader);
+        Ok(answer.map_err(|error| judge(&self.condition, error))?.rows)
+    }
+
+    /// Two queries in one read transaction, so that both see the same snapshot.
+    pub(super) fn both(&self, first: &Statement, second: &Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        let mut reader = self.take()?;
+        let mut one = |statement| run(&reader.connection, &mut reader.dialect, statement, self.clock.now());
+        reader.connection.execute_batch("BEGIN").map_err(translate)?;
+        let answers = one(first).and_then(|first| Ok((first.rows, one(second)?.rows)));
+        reader.connection.execute_batch("COMMIT").map_err(translate)?;
+        self.keep(reader);
+        answers.map_err(|error| judge(&self.condition, error))
+    }
+
+    /// The file that they read.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn keep(&self, reader: Reader) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
-        Ok(answer.map_err(translate)?.rows)
     }
 
     fn take(&self) -> Result<Reader, Error> {

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, ToSql};
+use rusqlite::{Connection, ErrorCode, ToSql, ffi};
 use s3o_model::clock::Timestamp;
 
+use crate::condition::Condition;
 use crate::driver::dialect::{params_of, respell};
 use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Value};
@@ -39,6 +40,13 @@ fn to_sqlite(sql: &str) -> Translated {
     for word in ["TEXTS", "NUMBERS"] {
         out = respell(&out, word, |list| format!("(SELECT value FROM json_each({list}))"));
     }
+    // Neither `NOT INDEXED` nor a plus sign keeps SQLite from a covering index; a column that no index holds does. Its
+    // type is asked for because a damaged row may hold anything, and must be counted all the same. What stands in a CASE
+    // says nothing of NULL, which would allow a partial index.
+    out = respell(&out, "UNINDEXED", |columns| {
+        let (column, other) = columns.split_once(';').unwrap_or((columns, columns));
+        format!("CASE WHEN typeof({}) <> '' THEN {column} END", other.trim())
+    });
     for number in 1..=params {
         out = out.replace(&format!("${number}"), &format!("?{number}"));
     }
@@ -98,6 +106,33 @@ fn owned(column: usize, value: ValueRef<'_>) -> rusqlite::Result<Value> {
     }
 }
 
+/// Names a database error by what a caller can do, and notes where it says that the database is damaged.
+pub(super) fn judge(condition: &Condition, error: rusqlite::Error) -> Error {
+    if is_damage(&error) {
+        condition.damage(&error.to_string());
+    }
+    translate(error)
+}
+
+/// Whether an error means that the database cannot be read or written as it should. A full disk is none.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    match error {
+        // A value that no statement of ours can have written.
+        rusqlite::Error::Utf8Error(..) | rusqlite::Error::InvalidColumnType(..) => true,
+        rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
+            ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => true,
+            ErrorCode::SystemIoFailure => DAMAGED_IO.contains(&failure.extended_code),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Reading, reading less than there should be, writing, and syncing. A write for which the disk is full has a code of
+/// its own; what fails beside the database (shared memory, locks) leaves it whole.
+const DAMAGED_IO: [i32; 4] =
+    [ffi::SQLITE_IOERR_READ, ffi::SQLITE_IOERR_SHORT_READ, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_FSYNC];
+
 /// Names a database error by what a caller can do.
 #[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` takes")]
 pub(super) fn translate(error: rusqlite::Error) -> Error {
@@ -115,6 +150,7 @@ pub(super) fn translate(error: rusqlite::Error) -> Error {
             | ErrorCode::PermissionDenied,
         ) => Error::Away(text),
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Error::Corrupt(text),
+        None if is_damage(&error) => Error::Corrupt(text),
         Some(_) | None => Error::Internal(text),
     }
 }

@@ -13,8 +13,9 @@ use rusqlite::Connection;
 use s3o_model::clock::Clock;
 use tokio::sync::oneshot;
 
-use super::statement::{Dialect, run, translate};
+use super::statement::{Dialect, judge, run};
 use super::{Counters, Mode, SqliteOptions};
+use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Answer, Unit};
 
@@ -34,9 +35,14 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, options: &SqliteOptions, counters: Arc<Counters>) -> Result<Self, Error> {
+    pub(super) fn new(
+        connection: Connection,
+        options: &SqliteOptions,
+        counters: Arc<Counters>,
+        condition: Condition,
+    ) -> Result<Self, Error> {
         let clock = Arc::clone(&options.clock);
-        let session = Session { connection, clock, counters, dialect: Dialect::default() };
+        let session = Session { connection, clock, counters, condition, dialect: Dialect::default() };
         match options.mode {
             Mode::Inline => Ok(Self::Inline(Mutex::new(session))),
             Mode::Threaded => {
@@ -80,6 +86,7 @@ pub(super) struct Session {
     connection: Connection,
     clock: Arc<dyn Clock>,
     counters: Arc<Counters>,
+    condition: Condition,
     dialect: Dialect,
 }
 
@@ -155,7 +162,7 @@ impl Session {
             }
             let answer = run(&self.connection, &mut self.dialect, statement, now).map_err(|error| {
                 tracing::debug!(unit = unit.name, sql = statement.sql, %error, "statement failed");
-                translate(error)
+                judge(&self.condition, error)
             })?;
             if let Some(guard) = statement.guard.filter(|guard| guard.rows != answer.changed) {
                 return Err(Error::Guard(guard.verdict));
@@ -180,7 +187,8 @@ impl Session {
     }
 
     fn execute(&self, sql: &'static str) -> Result<(), Error> {
-        let mut prepared = self.connection.prepare_cached(sql).map_err(translate)?;
-        prepared.execute([]).map(drop).map_err(translate)
+        let failed = |error| judge(&self.condition, error);
+        let mut prepared = self.connection.prepare_cached(sql).map_err(failed)?;
+        prepared.execute([]).map(drop).map_err(failed)
     }
 }

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, NoTls};
 use super::{Postgres, PostgresOptions, fresh_schema, url};
 use crate::conformance::scene::{Scene, clock};
 use crate::unit::{Answer, Row, Statement, Unit};
-use crate::{Driver, Effort, Error};
+use crate::{Condition, Driver, Effort, Error};
 
 /// Has every statement explained, and counts the buffers it touched.
 pub(super) struct Explained {
@@ -52,6 +52,14 @@ impl Driver for Explained {
     async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.explain(&query).await?;
         self.inner.read(query).await
+    }
+
+    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        self.inner.read_both_ways(query, by_table).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 
     fn stripes(&self) -> u32 {

@@ -1,9 +1,11 @@
 //! The conformance suite on both ways to run SQLite, and facts that are SQLite's own.
 
+mod damage;
 mod groups;
 mod killed;
 mod opening;
 mod plans;
+mod tables;
 
 use std::future::{Ready, ready};
 use std::path::Path;

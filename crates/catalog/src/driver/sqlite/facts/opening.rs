@@ -60,6 +60,8 @@ async fn a_newer_catalog_is_refused() {
 #[tokio::test]
 async fn a_newer_catalog_keeps_its_log() {
     let folder = closed_catalog().await;
+    // As after a crash: nothing says that there was no log.
+    fs::remove_file(folder.path().join("catalog.db.generation")).expect("removed");
     let connection = Connection::open(file(folder.path())).expect("a database");
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).expect("set");
     connection.pragma_update(None, "user_version", 99).expect("set");

@@ -19,8 +19,9 @@ use crate::conformance::scene::{LEASE, Scene, bucket_name, key};
 use crate::objects::expire::{LIVE, MARK_EXPIRED_IN};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Authority, Buckets, Cleanups, DeadLetters, Discard, Driver, DueBatch, DueRange, Effort, Error, Expiries, Intents,
-    Late, Lifecycles, Objects, Overview, PartSource, StaleUploads, StuckObjects, Uploads, Verification, checks,
+    Authority, Buckets, Cleanups, Condition, DeadLetters, Discard, Driver, DueBatch, DueRange, Effort, Error, Expiries,
+    Intents, Late, Lifecycles, Objects, Overview, PartSource, StaleUploads, StuckObjects, Uploads, Verification,
+    checks,
 };
 
 /// Remembers every statement that passes.
@@ -39,6 +40,14 @@ impl Driver for Recorder {
     async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.seen.lock().expect("a lock").insert(query.sql);
         self.inner.read(query).await
+    }
+
+    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        self.inner.read_both_ways(query, by_table).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner.condition()
     }
 
     fn stripes(&self) -> u32 {

@@ -1,0 +1,81 @@
+//! Moments that lie further ahead than any setting puts them: a clock was ahead when they were written.
+//!
+//! Rows that wait for such a moment would wait for as long as the clock was wrong. What they wait for is due now. Only
+//! the moment from which on an absence proves something is never moved to now: it is cut to the longest that it can be.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use s3o_model::clock::millis_of;
+
+use crate::error::Error;
+use crate::unit::{Unit, Value};
+use crate::{Catalog, params};
+
+/// How far ahead moments can lie by the settings.
+#[derive(Debug, Clone, Copy)]
+pub struct Longest {
+    /// Until a cleanup is due.
+    pub due: Duration,
+    /// A claim of a cleanup: none lies ahead, but clocks of instances may differ.
+    pub claim: Duration,
+    /// The lease of a write.
+    pub lease: Duration,
+    /// The begin of a deletion.
+    pub deletion: Duration,
+    /// Until an absence proves that a write never arrived.
+    pub absence: Duration,
+}
+
+/// Moments that a clock wrote which was ahead.
+#[async_trait]
+pub trait Ahead: Send + Sync {
+    /// Makes due what waits for a moment further ahead than these; how many rows were changed is returned.
+    async fn end_future(&self, longest: &Longest) -> Result<usize, Error>;
+}
+
+/// Whether there is any such moment: most often not, and then this is all.
+const FOUND: &str = "SELECT 1 WHERE \
+     EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name IN (SELECT name FROM backends) \
+       AND due > :now + $1 AND token IS NULL) \
+     OR EXISTS (SELECT 1 FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at > :now + $2) \
+     OR EXISTS (SELECT 1 FROM pending_objects WHERE lease_until > :now + $3) \
+     OR EXISTS (SELECT 1 FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' \
+       AND deletion_initiated_at > :now + $4) \
+     OR EXISTS (SELECT 1 FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5) \
+     OR EXISTS (SELECT 1 FROM cleanup_dlq WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5)";
+
+const END: [&str; 6] = [
+    "UPDATE cleanup_queue SET due = :now WHERE backend_name IN (SELECT name FROM backends) \
+     AND due > :now + $1 AND token IS NULL",
+    "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL, due = :now \
+     WHERE token IS NOT NULL AND claimed_at > :now + $2",
+    "UPDATE pending_objects SET lease_until = :now WHERE lease_until > :now + $3",
+    "UPDATE objects SET deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL \
+     WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at > :now + $4",
+    "UPDATE cleanup_queue SET absent_ok_after = :now + $5 \
+     WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5",
+    "UPDATE cleanup_dlq SET absent_ok_after = :now + $5 \
+     WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5",
+];
+
+impl Longest {
+    fn values(&self) -> Vec<Value> {
+        let Self { due, claim, lease, deletion, absence } = *self;
+        params![millis_of(due), millis_of(claim), millis_of(lease), millis_of(deletion), millis_of(absence)]
+    }
+}
+
+#[async_trait]
+impl Ahead for Catalog {
+    async fn end_future(&self, longest: &Longest) -> Result<usize, Error> {
+        if self.read(FOUND, longest.values()).await?.is_empty() {
+            return Ok(0);
+        }
+        let mut unit = Unit::new("end_future");
+        for sql in END {
+            unit.run(sql, longest.values());
+        }
+        Ok(self.write(unit).await?.iter().map(|answer| answer.changed).sum())
+    }
+}

@@ -1,0 +1,71 @@
+//! Content that neither a count nor a row says to be in use.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use s3o_model::cleanup::Reason;
+use s3o_model::ids::ContentId;
+
+use super::{CondemnedPlace, Confirmed};
+use crate::error::Error;
+use crate::release::{NONE, Release, Selector};
+use crate::unit::{Row, Unit, json};
+use crate::{Catalog, params};
+
+static UNREFERENCED: LazyLock<Release> = LazyLock::new(|| {
+    Release::of(&Selector {
+        referrers: "contents WHERE id IN TEXTS($1) AND ref_count = 0",
+        column: "id",
+        dying_objects: NONE,
+        dying_pieces: NONE,
+        dying_parts: NONE,
+        dying_pins: NONE,
+    })
+});
+
+/// A finding about the catalog as a whole: it names no backend.
+const NOTE: &str = "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
+     VALUES ('miscounted', '', 'contents', 0, $1, :now) \
+     ON CONFLICT (backend_name, physical_key, kind) DO UPDATE SET detail = excluded.detail";
+const FORGET: &str =
+    "DELETE FROM findings WHERE kind = 'miscounted' AND backend_name = '' AND physical_key = 'contents'";
+
+pub(super) async fn condemn(catalog: &Catalog, suspects: &[Confirmed]) -> Result<Vec<CondemnedPlace>, Error> {
+    catalog.condition.demand_sound()?;
+    let unused = suspects.iter().filter(|suspect| (suspect.counted, suspect.found) == (0, 0));
+    let contents: Vec<ContentId> = unused.map(|suspect| suspect.content).collect();
+    let list = params![json(&contents)];
+    let mut unit = Unit::new("condemn_unreferenced");
+    UNREFERENCED.lock(&mut unit, &list);
+    let before = unit.run(
+        "SELECT c.id, l.backend_name, l.physical_key, l.size_bytes FROM contents c \
+         LEFT JOIN object_locations l ON l.content_id = c.id \
+         WHERE c.id IN TEXTS($1) AND c.ref_count = 0 AND c.state = 'live'",
+        list.clone(),
+    );
+    UNREFERENCED.condemn(&mut unit, &list, Reason::Delete);
+    let after = unit.run("SELECT id FROM contents WHERE id IN TEXTS($1) AND state = 'condemned'", list);
+    let answers = catalog.write(unit).await?;
+    let condemned = answers[after].rows.iter().map(|row| row.text(0));
+    let condemned = condemned.collect::<Result<HashSet<_>, Error>>()?;
+    let places = answers[before].rows.iter().filter(|row| row.text(0).is_ok_and(|id| condemned.contains(id)));
+    places.map(condemned_place).collect()
+}
+
+fn condemned_place(row: &Row) -> Result<CondemnedPlace, Error> {
+    let place = match row.opt_text(1)? {
+        Some(_) => Some((row.parse(1)?, row.text(2)?.to_owned(), row.size(3)?)),
+        None => None,
+    };
+    Ok(CondemnedPlace { content: row.parse(0)?, place })
+}
+
+pub(super) async fn note(catalog: &Catalog, suspects: u64) -> Result<(), Error> {
+    let mut unit = Unit::new("note_suspects");
+    if suspects == 0 {
+        unit.run(FORGET, vec![]);
+    } else {
+        unit.run(NOTE, params![json(&serde_json::json!({ "suspects": suspects }))]);
+    }
+    catalog.write(unit).await.map(drop)
+}

@@ -1,0 +1,90 @@
+//! Copies of a database: taken while it is used, and put in its place while it is not.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::open::{self, beside, connect};
+use super::statement::translate;
+use super::{generation, integrity};
+use crate::error::Error;
+
+/// Writes a whole copy of a database to a file that must not be there yet, readable by its owner alone.
+pub(super) fn backup(database: &Path, to: &Path) -> Result<u64, Error> {
+    let away = |error: std::io::Error| Error::Away(format!("{}: {error}", to.display()));
+    let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(to).map_err(away)?;
+    let copied = copy(database, to).and_then(|()| {
+        file.sync_all().map_err(away)?;
+        Ok(file.metadata().map_err(away)?.len())
+    });
+    if copied.is_err() {
+        std::fs::remove_file(to).unwrap_or_default();
+    }
+    copied
+}
+
+/// Every row is read for it, so that a damaged page is an error and not a copy.
+fn copy(database: &Path, to: &Path) -> Result<(), Error> {
+    let connection = connect(database)?;
+    let to = to.to_str().ok_or_else(|| Error::Internal("the name of the file is not valid UTF-8".to_owned()))?;
+    connection.execute("VACUUM INTO ?1", [to]).map(drop).map_err(translate)
+}
+
+/// Puts a whole copy in place of a database that no process uses, which is kept beside it; where it is, is returned.
+/// With the database itself as the copy, only its generation changes.
+pub fn restore(from: &Path, database: &Path) -> Result<Option<PathBuf>, Error> {
+    let lock = open::lock_file(database)?;
+    demand_whole(from)?;
+    let mut kept = None;
+    if !is_same(from, database) {
+        let draft = beside(database, ".restore");
+        std::fs::remove_file(&draft).unwrap_or_default();
+        backup(from, &draft)?;
+        open::check_ours(&connect(&draft)?)?;
+        kept = put_aside(database)?;
+        let away = |error: std::io::Error| Error::Away(format!("{}: {error}", database.display()));
+        std::fs::rename(&draft, database).map_err(away)?;
+    }
+    // The lock is on the file that was there; the one that is there now has its own.
+    let lock_of_new = if kept.is_some() { Some(open::lock_file(database)?) } else { None };
+    let mut connection: Connection = connect(database)?;
+    open::prepare(&mut connection)?;
+    generation::after_restore(database, &connection)?;
+    drop(connection);
+    drop((lock, lock_of_new));
+    Ok(kept)
+}
+
+/// A catalog that is not there, empty or damaged must not replace one that may be better.
+fn demand_whole(from: &Path) -> Result<(), Error> {
+    let broken = |why: &str| Error::Corrupt(format!("{}: {why}", from.display()));
+    if std::fs::metadata(from).map_or(true, |found| found.len() == 0) {
+        return Err(broken("there is no catalog"));
+    }
+    integrity::check(from)?.first().map_or(Ok(()), |fault| Err(broken(fault)))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+/// Keeps the database that was there, with its log.
+fn put_aside(database: &Path) -> Result<Option<PathBuf>, Error> {
+    let is_empty = std::fs::metadata(database).map_or(true, |found| found.len() == 0);
+    let names = (1..).map(|number| beside(database, &format!(".before-restore-{number}")));
+    let kept = names.into_iter().find(|name| !name.exists()).expect("numbers do not end");
+    for ending in ["", "-wal", "-shm"] {
+        let (from, to) = (beside(database, ending), beside(&kept, ending));
+        match std::fs::rename(&from, &to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::Away(format!("{}: {error}", from.display()))),
+        }
+    }
+    if is_empty {
+        std::fs::remove_file(&kept).unwrap_or_default();
+    }
+    Ok((!is_empty).then_some(kept))
+}

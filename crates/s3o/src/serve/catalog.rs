@@ -1,0 +1,72 @@
+//! Watching over the catalog itself: its check after the start, what is told when it is damaged, and copies of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use s3o_catalog::{Catalog, Integrity};
+use s3o_server::admin::{CatalogControl, CatalogStatus};
+use s3o_server::audit::{Audit, Cause};
+use serde_json::json;
+
+use super::control::Controls;
+
+/// How long the start waits for the check; a longer one goes on beside requests.
+const CHECK_WAIT_MAX: Duration = Duration::from_secs(2);
+
+const RESTORE: &str = "stop s3o, keep a copy of the catalog's files, restore the newest backup with \
+     `s3o catalog restore FILE`, and start again; nothing is deleted until then";
+const ACCEPT: &str = "look at `s3o verify`; `s3o catalog accept` lets quota_audit repair what it confirms";
+
+/// Begins the check and waits for it for a while. What it finds, and any damage later on, is logged and audited.
+pub(super) async fn watch(catalog: &Arc<Catalog>, audit: &Arc<Audit>) {
+    let (checked, told) = (Arc::clone(catalog), Arc::clone(audit));
+    catalog.condition().begin_check();
+    let mut changes = catalog.condition().watch();
+    tokio::spawn(async move {
+        loop {
+            tell(&changes.borrow_and_update().clone(), &told);
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    });
+    let check = tokio::spawn(async move { checked.check().await });
+    if tokio::time::timeout(CHECK_WAIT_MAX, check).await.is_err() {
+        tracing::info!("the integrity check of the catalog goes on beside requests");
+    }
+}
+
+fn tell(integrity: &Integrity, audit: &Audit) {
+    let (event, remedy) = match integrity {
+        Integrity::Sound | Integrity::Checking => return,
+        Integrity::Doubtful(_) => ("catalog.doubtful", ACCEPT),
+        Integrity::Damaged(_) => ("catalog.degraded", RESTORE),
+    };
+    let reason = integrity.reason().unwrap_or_default();
+    tracing::error!(reason, remedy, "the catalog is {}", integrity.as_str());
+    audit.record(event, Cause::Program, "catalog", &json!({"reason": reason, "remedy": remedy}));
+}
+
+/// What status says of the catalog.
+pub(super) fn status(catalog: &Catalog) -> CatalogStatus {
+    let integrity = catalog.condition().integrity();
+    let remedy = match integrity {
+        Integrity::Sound | Integrity::Checking => None,
+        Integrity::Doubtful(_) => Some(ACCEPT.to_owned()),
+        Integrity::Damaged(_) => Some(RESTORE.to_owned()),
+    };
+    CatalogStatus { state: integrity.as_str().to_owned(), reason: integrity.reason().map(str::to_owned), remedy }
+}
+
+#[async_trait]
+impl CatalogControl for Controls {
+    async fn backup(&self, to: &Path) -> Result<u64, String> {
+        self.catalog.backup(to).await.map_err(|error| error.to_string())
+    }
+
+    fn accept(&self) -> bool {
+        self.catalog.condition().accept_doubt()
+    }
+}
