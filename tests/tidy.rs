@@ -28,6 +28,7 @@ const ROOMS: [(&str, &[&str]); 11] = [
             "crates/server/",
             "crates/engine/src/tasks.rs",
             "crates/s3o/src/serve.rs",
+            "crates/s3o/src/serve/catalog.rs",
             "crates/s3o/src/tally/counted.rs",
             "crates/s3o/src/bench",
             "crates/backend/src/s3/",

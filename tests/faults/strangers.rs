@@ -56,6 +56,7 @@ async fn nothing_is_deleted_or_written_where_a_stranger_is_found() {
         };
         house.memory.corrupt(IDENTITY_KEY, carried.map(|identity| identity.encode()));
         nothing_happens_to(&house, what).await;
+        assert!(house.process.identity.attach().await, "{what}: it is compared again");
         let records = house.catalog.live_records(&memory()).await.expect("a look");
         assert!(records[0].reason.is_some(), "{what}: the other instances know");
         let client = Arc::new(());

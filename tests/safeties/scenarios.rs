@@ -169,7 +169,7 @@ pub async fn a_disk_is_swapped(safety: Safety) -> Played {
     house.bent.swapped.store(true, Ordering::Relaxed);
     house.clean_after(Duration::from_mins(1)).await;
     house.bent.swapped.store(false, Ordering::Relaxed);
-    house.identity.accept("memory").await.expect("accepted");
+    assert!(house.identity.attach().await, "the right disk is back");
     (house, vec![])
 }
 

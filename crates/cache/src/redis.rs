@@ -33,7 +33,7 @@ pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
 
 /// Connects, asks for an answer and changes nothing.
 pub async fn ping(url: &str) -> Result<(), String> {
-    let client = redis::Client::open(url).map_err(|_| InvalidUrl.to_string())?;
+    let client = tls::client(url).map_err(|error| error.to_string())?;
     Link::new(client).connect(0).await.map(drop)
 }
 

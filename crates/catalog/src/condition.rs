@@ -99,6 +99,7 @@ impl Condition {
     }
 
     /// An operator accepts the contradiction; says whether there was one.
+    #[must_use]
     pub fn accept_doubt(&self) -> bool {
         self.change(Integrity::Sound, |known| matches!(known, Integrity::Doubtful(_)))
     }

@@ -11,9 +11,8 @@ use s3o_backend::s3::Secret;
 
 use crate::bench::plan::Workload;
 use crate::client::{
-    BackendCommand, CatalogCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, StatusCommand, Token,
-    VerifyCommand,
-    WorkersCommand,
+    BackendCommand, CatalogCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, StatusCommand,
+    Token, VerifyCommand, WorkersCommand,
 };
 use crate::config::units;
 use crate::config::{DATA, Faults};

@@ -226,15 +226,6 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     Ok(())
 }
 
-fn s3_options(config: &Config, ground: &Ground) -> S3Options {
-    S3Options {
-        region: config.server.region.clone(),
-        domain: config.server.domain.clone(),
-        max_concurrent_requests: config.server.max_concurrent_requests,
-        budget: Arc::clone(&ground.budget),
-    }
-}
-
 /// Waits for the listeners and workers, and then for what requests left to do.
 async fn finish(tasks: [JoinHandle<()>; 3], engine: &Engine) -> Result<(), Failure> {
     for task in tasks {

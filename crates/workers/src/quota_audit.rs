@@ -122,7 +122,9 @@ impl QuotaAudit {
         if !condemned.is_empty() {
             self.cleanup_bell.notify_one();
         }
-        condemned.iter().for_each(|condemned| tell_condemned(condemned, report));
+        for content in &condemned {
+            tell_condemned(content, report);
+        }
         Ok(())
     }
 }

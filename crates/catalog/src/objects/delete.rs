@@ -50,11 +50,13 @@ const SUPERSEDE_MARKED: &str = "UPDATE pending_objects SET superseded = 1 WHERE 
      AND (bucket_id, key) IN (SELECT bucket_id, key FROM objects WHERE token = $1)";
 
 /// Rows that the index of tokens leads to and that do not carry the token themselves, by their primary key.
-pub(crate) const MISLED: &str = "SELECT i.key FROM objects i LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
+pub(crate) const MISLED: &str = "SELECT i.key FROM objects i \
+     LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
      WHERE i.token = $1 AND (o.key IS NULL OR o.token IS NULL OR o.token <> $1) LIMIT 1";
 
 /// The same, for rows that must have expired.
-pub(crate) const MISLED_BY_EXPIRY: &str = "SELECT i.key FROM objects i LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
+pub(crate) const MISLED_BY_EXPIRY: &str = "SELECT i.key FROM objects i \
+     LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
      WHERE i.token = $1 AND (o.key IS NULL OR o.expires_at IS NULL OR o.expires_at > :now) LIMIT 1";
 
 const REMOVE_MARKED: &str = "DELETE FROM objects WHERE token = $1";

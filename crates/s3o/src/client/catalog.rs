@@ -65,7 +65,7 @@ fn backup(client: &Client, file: &Path) -> Result<(), Failure> {
 
 fn restore(file: &Path, config: Option<&Path>, data: &Path) -> Result<(), Failure> {
     let config = match config {
-        Some(path) => Config::load(path)?,
+        Some(path) => Config::load(path, data)?,
         None => Config::embedded(data),
     };
     let Database::Sqlite(database) = &config.database else {

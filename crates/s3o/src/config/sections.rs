@@ -20,9 +20,8 @@ use super::faults::Faults;
 use super::read::Section;
 use super::{
     Admin, BackendConfig, BackendKind, CleanupQueue, Config, Database, Expiry, Intents, Lifecycle, Upkeep, cache,
-    server, units,
+    places, server, units,
 };
-use super::{cache, places};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);

@@ -212,6 +212,7 @@ impl VerifyControl for Controls {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 fn not_accepted(error: Error) -> AcceptError {
     match error {
         Error::NoSuchBackend(_) => AcceptError::NotFound,

@@ -15,8 +15,8 @@ pub(super) struct Stop {
 }
 
 /// Installs a handler for SIGHUP, so that it does not end the process from now on. Call it before anything else, before the
-/// runtime of the server starts its threads. Handler and stream outlive the short-lived runtime here: a signal that comes before the
-/// server's own runtime is delivered there.
+/// runtime of the server starts its threads. Handler and stream outlive the short-lived runtime here: a signal that comes
+/// before the server's own runtime is delivered there.
 pub fn take_sighup() -> std::io::Result<Signal> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();

@@ -78,7 +78,9 @@ impl<'a> Lane<'a> {
     async fn work_off(&self, batch: Batch<'_>, report: &mut Report) -> Result<(), Error> {
         let Batch { claimed: ClaimedCleanups { cleanups: claimed, at, waited, named }, token, hand } = batch;
         report.waited = waited;
-        named.iter().for_each(|cleanup| note_named(report, cleanup));
+        for cleanup in &named {
+            note_named(report, cleanup);
+        }
         let settings = &self.cleanup.settings;
         let attempts = attempt::all(self.backend.as_ref(), &claimed, settings.concurrency).await;
         let mut settlements = Vec::with_capacity(claimed.len());

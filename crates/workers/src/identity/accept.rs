@@ -92,6 +92,10 @@ impl Identity {
     async fn accept_view(&self, backend: &SharedBackend) -> Result<(KnownBackend, AcceptView), Error> {
         let name = backend.name();
         let (compared, mismatch) = self.inspect(backend).await?;
+        if let Some(mismatch) = &mismatch {
+            // The record of this instance says what it finds now, not what it found before.
+            self.freeze(backend, mismatch).await?;
+        }
         let missing = mismatch.as_ref().and_then(|mismatch| mismatch.missing.as_deref());
         let known = compared.known;
         let records = self.parts.records.live_records(name).await?;

@@ -40,7 +40,7 @@ impl Identity {
         let contested = Carried { contested: true, ..found.clone() };
         match backend.write_own(IDENTITY_KEY, contested.encode()).await {
             Ok(()) => {
-                tracing::error!(backend = %backend.name(), mark = found.mark, "mark of another catalog contested")
+                tracing::error!(backend = %backend.name(), mark = found.mark, "mark of another catalog contested");
             }
             Err(error) => tracing::error!(backend = %backend.name(), %error, "mark of another catalog not contested"),
         }

@@ -1,6 +1,5 @@
 //! Probing in virtual time.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use s3o_model::ids::IdSource;
 use s3o_model::shared::Shared;
 
 use super::{ProbeIntervals, Prober};
-use crate::{Identity, IdentityParts};
+use crate::{Identity, IdentityParts, IdentitySettings};
 
 struct Probed {
     flaky: Arc<Flaky>,
@@ -33,13 +32,15 @@ impl Probed {
         let flaky = Arc::new(Flaky::new(Arc::new(Memory::new("disk".parse().expect("valid")))));
         let fleet = Arc::new(Fleet::new(vec![flaky.clone()]).expect("a fleet"));
         let identity = Arc::new(Identity::new(IdentityParts {
-            identities: catalog,
+            identities: catalog.clone(),
+            records: catalog,
             fleet: fleet.clone(),
             ids: IdSource::new(clock.clone(), Arc::new(SeededEntropy::new(1))),
             clock: clock.clone(),
             cluster: "ours".to_owned(),
+            host: "here".to_owned(),
             alarm: Arc::new(()),
-            max_age: HashMap::default(),
+            settings: IdentitySettings::default(),
         }));
         assert!(identity.attach().await);
         let intervals = Shared::new(ProbeIntervals::from([(flaky.name().clone(), interval)]));

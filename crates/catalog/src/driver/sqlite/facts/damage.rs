@@ -40,7 +40,7 @@ fn is_damaged(catalog: &Catalog) -> bool {
 fn break_leaf(folder: &Path, table: &str) {
     let connection = Connection::open(file(folder)).expect("a database");
     let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
-    let root: u64 = connection.query_row(sql, [table], |row| row.get(0)).expect("a table");
+    let root: i64 = connection.query_row(sql, [table], |row| row.get(0)).expect("a table");
     drop(connection);
     let mut bytes = fs::read(file(folder)).expect("read");
     // The right-most child of an interior page is the last number of its header.
