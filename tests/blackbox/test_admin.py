@@ -36,6 +36,7 @@ QUESTIONS = [
     ("POST", "/workers/cleanup/pause"),
     ("POST", "/workers/cleanup/resume"),
     ("POST", "/backends/disk/accept"),
+    ("POST", "/clock/accept"),
     ("POST", "/backends/disk/dismiss?host=nobody"),
     ("GET", "/cleanup-queue"),
     ("GET", "/dlq"),

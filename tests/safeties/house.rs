@@ -123,6 +123,7 @@ impl Shared {
             },
             budget: Budget::new(1),
             pace: Pace::default(),
+            clock_guard: None,
         }
     }
 

@@ -237,6 +237,7 @@ impl Parts {
             },
             budget: Budget::new(1),
             pace: Pace::default(),
+            clock_guard: None,
         }
     }
 

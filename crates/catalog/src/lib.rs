@@ -9,6 +9,7 @@ mod audits;
 mod buckets;
 mod check;
 mod cleanups;
+mod clock_notes;
 mod condemned;
 mod condition;
 #[cfg(any(test, feature = "conformance"))]
@@ -47,6 +48,7 @@ pub use audits::{Audits, Booked, CondemnedPlace, Confirmed, CountPage, Recounted
 pub use buckets::Buckets;
 pub use cleanups::look::{Ages, Waiting};
 pub use cleanups::{ClaimedCleanups, Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
+pub use clock_notes::ClockNotes;
 pub use condemned::CondemnedObserver;
 pub use condition::{Condition, Integrity};
 pub use contents::Contents;

@@ -62,6 +62,9 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// How long it may take to read both clocks.
+const READING_MAX: Duration = Duration::from_secs(1);
+
 /// The one way to learn the time.
 pub trait Clock: Send + Sync {
     /// The present moment, as the wall clock shows it.
@@ -70,9 +73,15 @@ pub trait Clock: Send + Sync {
     /// The time since the machine started, suspended time included. Nobody can set this clock.
     fn since_boot(&self) -> Duration;
 
-    /// What both clocks show.
+    /// What both clocks show at one moment. A process that was stopped between the two reads reads again, or the clocks
+    /// would seem to differ by the time for which it was stopped.
     fn reading(&self) -> Reading {
-        Reading { wall: self.now(), boot: self.since_boot() }
+        loop {
+            let (before, wall, boot) = (self.since_boot(), self.now(), self.since_boot());
+            if boot.saturating_sub(before) <= READING_MAX {
+                return Reading { wall, boot };
+            }
+        }
     }
 }
 
@@ -181,6 +190,30 @@ mod tests {
         clock.set(Timestamp::from_millis(9_000_000));
         assert_eq!(clock.since_boot(), before.boot);
         assert!(clock.reading().has_reached(before.after(Duration::from_hours(1))), "the wall clock has");
+    }
+
+    /// A process that is stopped for an hour between two reads, once.
+    struct Stopped(ManualClock, std::sync::atomic::AtomicBool);
+
+    impl Clock for Stopped {
+        fn now(&self) -> Timestamp {
+            let shown = self.0.now();
+            if !self.1.swap(true, std::sync::atomic::Ordering::SeqCst) {
+                self.0.advance(Duration::from_hours(1));
+            }
+            shown
+        }
+
+        fn since_boot(&self) -> Duration {
+            self.0.since_boot()
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_between_two_reads_reads_again() {
+        let start = Timestamp::from_millis(5);
+        let reading = Stopped(ManualClock::starting_at(start), false.into()).reading();
+        assert_eq!((reading.wall, reading.boot), (start.after(Duration::from_hours(1)), Duration::from_hours(1)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod checksum;
 pub mod claim;
 pub mod cleanup;
 pub mod clock;
+pub mod clock_hold;
 pub mod conditions;
 pub mod content;
 pub mod dead_letter;

@@ -11,6 +11,7 @@ use s3o_backend::layers::{IdleTimeout, Meter, Metered, Retry, RetryOptions};
 use s3o_backend::s3::{S3, S3Options};
 use s3o_catalog::{Catalog, Identities as _, Quotas as _};
 use s3o_model::clock::Clock;
+use s3o_model::clock_hold::StoreTime;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 use s3o_workers::ProbeIntervals;
@@ -40,6 +41,8 @@ pub struct Surroundings {
     pub entropy: Arc<dyn Entropy>,
     /// Who counts their calls.
     pub meter: Arc<dyn Meter>,
+    /// Where the dates that stores send are noted.
+    pub store_time: Arc<StoreTime>,
 }
 
 /// Opens the backends and their books.
@@ -69,7 +72,8 @@ async fn open_one(config: &BackendConfig, catalog: &Catalog, around: &Surroundin
             let create_bucket = options.create_bucket && known.mark.is_none();
             let options = S3Options { create_bucket, ..options.as_ref().clone() };
             let connected = S3::connect(name, &options, Arc::clone(&around.clock), Arc::clone(&around.entropy));
-            Arc::new(connected.map_err(|error| Failure::of(config.name.as_str(), error))?)
+            let connected = connected.map_err(|error| Failure::of(config.name.as_str(), error))?;
+            Arc::new(connected.with_store_time(Arc::clone(&around.store_time)))
         }
     };
     let metered = Arc::new(Metered::new(bare, Arc::clone(&around.meter)));

@@ -5,6 +5,7 @@ mod catalog;
 mod control;
 mod greeting;
 mod health;
+mod kernel_clock;
 mod lifecycle;
 mod modes;
 mod open;
@@ -17,7 +18,7 @@ mod source;
 mod undo;
 mod workers;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
@@ -25,6 +26,7 @@ use s3o_cache::Cache;
 use s3o_catalog::Buckets as _;
 use s3o_engine::{Engine, IntentMetrics};
 use s3o_model::clock::{Clock, SystemClock};
+use s3o_model::clock_hold::StoreTime;
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_server::admin::{self, AdminParts, AdminToken, MetricsPage};
@@ -32,7 +34,7 @@ use s3o_server::audit::Audit;
 use s3o_server::listener;
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, Keys, S3Options, SharedKeys};
-use s3o_workers::{Budget, DriftGauge, ExpiryClaims, Identity, Pace, Prober, SharedRules};
+use s3o_workers::{Budget, ClockGuard, DriftGauge, ExpiryClaims, Identity, Pace, Prober, SharedRules};
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -87,6 +89,10 @@ struct Ground {
     expiry_claims: ExpiryClaims,
     /// The rules of the configuration; a reload replaces them.
     lifecycle_rules: SharedRules,
+    /// The date that a store last sent.
+    store_time: Arc<StoreTime>,
+    /// Watches the clock, where this process's clock counts.
+    clock_guard: OnceLock<Arc<ClockGuard>>,
 }
 
 impl Ground {
@@ -117,7 +123,13 @@ impl Ground {
             cleanup_pace: Pace::default(),
             expiry_claims: ExpiryClaims::default(),
             lifecycle_rules: SharedRules::new(config.lifecycle.rules.iter().cloned().collect()),
+            store_time: Arc::default(),
+            clock_guard: OnceLock::new(),
         })
+    }
+
+    fn clock_guard(&self) -> Option<Arc<ClockGuard>> {
+        self.clock_guard.get().cloned()
     }
 
     fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
@@ -138,6 +150,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let fleet = open::fleet(&config, &catalog, &ground).await?;
     let limits = open_files::prepare(&config.server);
     let identity = open::identity(&config, &catalog, &fleet, &ground).await?;
+    open::watch_clock(&config, &catalog, &ground).await;
     let cache = open::cache(&config, &catalog, &ground).await?;
     let engine = open::engine(&config, &catalog, &fleet, cache.clone(), &ground);
     for bucket in config.buckets.names().filter(|_| !catalog.condition().is_damaged()) {
@@ -173,6 +186,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         instance: ground.instance,
         cache: cache.clone(),
         clock: Arc::clone(&ground.clock),
+        clock_guard: ground.clock_guard(),
     });
     let token = AdminToken::new(config.admin.token.as_deref().unwrap_or_default());
     let router = admin::router(AdminParts {
@@ -185,6 +199,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         lifecycle: controls.clone(),
         status: controls.clone(),
         catalog: controls.clone(),
+        clock: controls.clone(),
         verify: controls,
         log_level: Arc::new(levels),
         audit: Arc::clone(&ground.audit),
@@ -211,7 +226,8 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         config,
     };
     let (stopping, stopped) = watch::channel(false);
-    let upkeep = tokio::spawn(upkeep(engine.clone(), (identity, prober), cache, (reload, hang_ups)));
+    let kept = (cache, ground.clock_guard());
+    let upkeep = tokio::spawn(upkeep(engine.clone(), (identity, prober), kept, (reload, hang_ups)));
     let workers = tokio::spawn(runner.serve(stopped.clone()));
     let s3 = tokio::spawn(listener::serve(s3_socket, door, limits, told(stopped.clone()), DRAIN_MAX));
     let (router, limits) = (listener::router_service(router), open_files::ADMIN_LIMITS);
@@ -234,6 +250,8 @@ async fn finish(tasks: [JoinHandle<()>; 3], engine: &Engine) -> Result<(), Failu
     if tokio::time::timeout(DRAIN_MAX, engine.tasks().drained()).await.is_err() {
         tracing::warn!(tasks = engine.tasks().count(), "work left to the next start");
     }
+    // What the catalog did not take is lost with this process, so it is offered once more.
+    tokio::time::timeout(DRAIN_MAX, engine.finish_leftovers()).await.unwrap_or_default();
     Ok(())
 }
 
@@ -252,7 +270,7 @@ fn s3_options(config: &Config, ground: &Ground) -> S3Options {
 async fn upkeep(
     engine: Engine,
     (identity, prober): (Arc<Identity>, Prober),
-    cache: Option<Arc<Cache>>,
+    (cache, clock_guard): (Option<Arc<Cache>>, Option<Arc<ClockGuard>>),
     (reload, hang_ups): (Reload, Signal),
 ) {
     tokio::join!(
@@ -260,6 +278,7 @@ async fn upkeep(
         identity.watch(),
         prober.serve(),
         keep_cache(cache.as_deref()),
+        keep_clock(clock_guard.as_deref()),
         reload.whenever_asked(hang_ups)
     );
 }
@@ -267,6 +286,12 @@ async fn upkeep(
 async fn keep_cache(cache: Option<&Cache>) {
     if let Some(cache) = cache {
         cache.upkeep().await;
+    }
+}
+
+async fn keep_clock(guard: Option<&ClockGuard>) {
+    if let Some(guard) = guard {
+        guard.keep().await;
     }
 }
 

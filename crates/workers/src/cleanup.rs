@@ -26,6 +26,7 @@ use lane::Lane;
 pub use pace::Pace;
 
 use crate::budget::Budget;
+use crate::clock_guard::ClockGuard;
 use crate::identity::Identity;
 use crate::{Error, Event, Report, Worker, stale_claims};
 
@@ -75,6 +76,8 @@ pub struct Cleanup {
     pub budget: Arc<Budget>,
     /// How many batches each backend has taken at once so far.
     pub pace: Pace,
+    /// Says whether the clock is in doubt: graces wait then.
+    pub clock_guard: Option<Arc<ClockGuard>>,
 }
 
 #[async_trait]
@@ -126,11 +129,14 @@ impl Cleanup {
     }
 
     /// Turns what was closed or condemned as a whole into rows of the queue; says whether a bound
-    /// was met before everything was done.
+    /// was met before everything was done. While the clock is in doubt, what waits for a grace goes on waiting.
     async fn expand(&self) -> Result<bool, Error> {
         let mut steps = 0;
         while steps < STEPS_MAX && self.contents.expand_closed_upload().await? {
             steps += 1;
+        }
+        if self.clock_guard.as_ref().is_some_and(|guard| guard.held().is_some()) {
+            return Ok(steps == STEPS_MAX);
         }
         while steps < STEPS_MAX && self.contents.expand_joined(self.settings.reader_grace).await? {
             steps += 1;

@@ -36,6 +36,10 @@ impl Worker for Expiry {
         "expiry"
     }
 
+    fn is_decided_by_time(&self) -> bool {
+        true
+    }
+
     fn is_patient(&self) -> bool {
         true
     }

@@ -5,6 +5,7 @@
 
 mod budget;
 mod cleanup;
+mod clock_guard;
 mod dead_letters;
 mod error;
 mod event;
@@ -27,6 +28,7 @@ mod watchdog;
 
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{Cleanup, CleanupSettings, Pace};
+pub use clock_guard::{ClockAlarm, ClockGuard, ClockGuardParts, KernelClock};
 pub use dead_letters::{Bounds, DeadLetterOffice, Disposal, Disposed, Kept};
 pub use error::Error;
 pub use event::{BytesAt, Event};

@@ -67,6 +67,10 @@ impl Worker for Lifecycle {
         "lifecycle"
     }
 
+    fn is_decided_by_time(&self) -> bool {
+        true
+    }
+
     fn is_patient(&self) -> bool {
         true
     }

@@ -59,7 +59,7 @@ pub enum Outcome {
     Ok,
     /// A tick failed.
     Error,
-    /// It did not take place: another instance holds the lock, or the worker is paused.
+    /// It did not take place: another instance holds the lock, the worker is paused, or the clock is in doubt.
     Skipped,
     /// A tick panicked.
     Panicked,
@@ -98,6 +98,9 @@ pub struct RunReport {
     /// Who holds the lock, if that is why the run was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
+    /// Why the run was skipped, if the clock is in doubt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl RunReport {

@@ -21,6 +21,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::budget::Budget;
+use crate::clock_guard::ClockGuard;
 use crate::metrics::Metrics;
 use crate::report::{Outcome, Report, RunReport};
 use crate::schedule::Scheduled;
@@ -46,6 +47,11 @@ pub trait Worker: Send + Sync {
     /// out nothing. It may be dropped anywhere when it takes too long: what it claimed is then
     /// free again in time.
     async fn tick(&self, report: &mut Report) -> Result<(), Error>;
+
+    /// Whether the clock decides what it removes: then it waits while the clock is in doubt.
+    fn is_decided_by_time(&self) -> bool {
+        false
+    }
 
     /// Whether its backlog can wait for requests: then it rests between full batches while they come.
     fn is_patient(&self) -> bool {
@@ -85,6 +91,8 @@ pub struct RunnerParts {
     pub observer: Arc<dyn RunObserver>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// Says whether the clock is in doubt, where this process's clock counts.
+    pub clock_guard: Option<Arc<ClockGuard>>,
     /// Spreads what would happen at once.
     pub entropy: Arc<dyn Entropy>,
     /// This process.
@@ -114,6 +122,7 @@ struct Surroundings {
     budget: Arc<Budget>,
     observer: Arc<dyn RunObserver>,
     clock: Arc<dyn Clock>,
+    clock_guard: Option<Arc<ClockGuard>>,
     entropy: Arc<dyn Entropy>,
     instance: InstanceId,
     drain_max: Duration,
@@ -175,9 +184,10 @@ impl Runner {
     /// A runner of these workers.
     #[must_use]
     pub fn new(parts: RunnerParts) -> Self {
-        let RunnerParts { workers, runs, locks, budget, observer, clock, entropy, instance, drain_max } = parts;
+        let RunnerParts { workers, runs, locks, budget, observer, clock, .. } = parts;
+        let RunnerParts { clock_guard, entropy, instance, drain_max, .. } = parts;
         let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
-        let parts = Surroundings { runs, locks, budget, observer, clock, entropy, instance, drain_max };
+        let parts = Surroundings { runs, locks, budget, observer, clock, clock_guard, entropy, instance, drain_max };
         let metrics = Metrics::default();
         let slots = workers.into_iter().map(|scheduled| {
             metrics.introduce(scheduled.worker.name());

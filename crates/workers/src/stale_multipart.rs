@@ -28,6 +28,10 @@ impl Worker for StaleMultipart {
         "stale_multipart"
     }
 
+    fn is_decided_by_time(&self) -> bool {
+        true
+    }
+
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         let stale = self.uploads.stale_uploads(self.timeout, BATCH).await?;
         let full = stale.len() >= BATCH;

@@ -110,7 +110,7 @@ impl S3 {
 }
 
 /// The moment of `Fri, 24 May 2013 00:00:00 GMT`, in seconds since the epoch.
-fn parse_date(text: &str) -> Option<i64> {
+pub(super) fn parse_date(text: &str) -> Option<i64> {
     let form =
         format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
     let moment = time::PrimitiveDateTime::parse(text, form).ok()?;

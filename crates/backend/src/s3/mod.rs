@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use s3o_model::clock::Clock;
+use s3o_model::clock_hold::StoreTime;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 
@@ -74,6 +75,13 @@ impl S3 {
             keeps_versions: AtomicBool::new(false),
             order: Mutex::new(None),
         })
+    }
+
+    /// Notes the date of every answer there.
+    #[must_use]
+    pub fn with_store_time(mut self, store_time: Arc<StoreTime>) -> Self {
+        self.transport.note_dates(store_time);
+        self
     }
 
     /// Makes the bucket; one that is already ours is no error.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, DATE, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, Scheme};
 use http::{Method, StatusCode, Uri};
 use http_body::Frame;
@@ -20,9 +20,11 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use s3o_model::clock::Clock;
+use s3o_model::clock::{Clock, Timestamp};
+use s3o_model::clock_hold::StoreTime;
 
 use super::answer::Failure;
+use super::attributes::parse_date;
 use super::options::S3Options;
 use super::sign::{Signed, Signer, UNSIGNED_PAYLOAD, canonical_query, escape_path, payload_hash};
 use crate::{BodyError, ByteStream, Error, body};
@@ -105,6 +107,7 @@ pub(super) struct Transport {
     pool: Pool,
     signer: Signer,
     clock: Arc<dyn Clock>,
+    store_time: Option<Arc<StoreTime>>,
     scheme: Scheme,
     authority: Authority,
     /// What comes before the key in every path.
@@ -136,7 +139,19 @@ impl Transport {
             secret_access_key: options.secret_access_key.clone(),
             region: options.region.clone(),
         };
-        Ok(Self { pool: pool(&scheme)?, signer, clock, scheme, authority, base })
+        Ok(Self { pool: pool(&scheme)?, signer, clock, store_time: None, scheme, authority, base })
+    }
+
+    /// The date of every answer is noted there from now on.
+    pub(super) fn note_dates(&mut self, store_time: Arc<StoreTime>) {
+        self.store_time = Some(store_time);
+    }
+
+    fn note_date(&self, headers: &HeaderMap) {
+        let date = headers.get(DATE).and_then(|date| parse_date(date.to_str().ok()?));
+        if let (Some(store_time), Some(seconds)) = (&self.store_time, date) {
+            store_time.note(Timestamp::from_millis(seconds.saturating_mul(1000)), self.clock.since_boot());
+        }
     }
 
     /// Our own wall clock, for comparing it with the service's.
@@ -158,6 +173,9 @@ impl Transport {
             Pool::Plain(client) => client.request(request).await,
             Pool::Secure(client) => client.request(request).await,
         };
+        if let Ok(response) = &sent {
+            self.note_date(response.headers());
+        }
         sent.map_err(|error| match broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(broken) => Error::Body(broken),
             None => Error::Away(with_causes(&error)),

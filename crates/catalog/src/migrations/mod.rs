@@ -13,6 +13,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0009_run_ends.sql"),
     include_str!("sqlite/0010_identity.sql"),
     include_str!("sqlite/0011_generation.sql"),
+    include_str!("sqlite/0012_clock_notes.sql"),
 ];
 
 /// What PostgreSQL runs, in order.
@@ -28,4 +29,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0009_run_ends.sql"),
     include_str!("postgres/0010_identity.sql"),
     include_str!("postgres/0011_generation.sql"),
+    include_str!("postgres/0012_clock_notes.sql"),
 ];

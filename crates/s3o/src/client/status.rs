@@ -61,12 +61,12 @@ fn render(status: &Value) -> String {
         cell(&queues["uploads"])
     );
     let due = overdue(&queues["oldest_due_seconds"]);
-    let cache = cached(&status["cache"]);
+    let (cache, clock) = (cached(&status["cache"]), clock(&status["clock"]));
     let workers = workers::render(rows(&status["workers"]));
     let warnings: Vec<String> =
         rows(&status["warnings"]).map(|warning| format!("warning: {}\n", cell(warning))).collect();
     let warnings = warnings.concat();
-    format!("{catalog}{warnings}{}\n{}\n{waiting}{due}{cache}\n\n{workers}", backends.render(), buckets.render())
+    format!("{catalog}{warnings}{}\n{}\n{waiting}{due}{cache}{clock}\n\n{workers}", backends.render(), buckets.render())
 }
 
 /// The health of a backend with its cause.
@@ -85,6 +85,14 @@ fn overdue(ages: &Value) -> String {
     let due: Vec<_> =
         ages.filter(|(_, age)| *age > 0.0).map(|(queue, age)| format!("{queue} for {age:.0} s")).collect();
     if due.is_empty() { String::new() } else { format!("\ndue: {}", due.join(", ")) }
+}
+
+/// Why what time decides waits, if it does.
+fn clock(clock: &Value) -> String {
+    match clock["reason"].as_str() {
+        Some(reason) => format!("\nclock: held, {reason}; expiry, lifecycle, stale uploads and graces wait"),
+        None => String::new(),
+    }
 }
 
 /// What the cache holds and how often it helped, where there is one.
@@ -124,6 +132,7 @@ mod tests {
                        "oldest_due_seconds": {"cleanup": 71.6, "pending_intents": 0.0}},
             "cache": {"entries": 5, "bytes": 2048, "limit": 1_048_576, "hits": 9, "misses": 4, "shared_hits": 3,
                       "shared": "ok"},
+            "clock": {"state": "held", "reason": "the clock jumped ahead by 90 s", "since": "2026-01-01T00:00:00Z"},
             "workers": [{"name": "cleanup"}],
             "warnings": ["backend old is not configured"],
         }));
@@ -137,6 +146,7 @@ mod tests {
             "3.0 KiB",
             "1 cleanups, 4 dead letters, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",
             "cache: 5 bodies, 2.0 KiB of 1.0 MiB, 9 hits, 4 misses, 3 of the misses answered by the shared cache",
+            "clock: held, the clock jumped ahead by 90 s",
             "cleanup",
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");

@@ -11,10 +11,13 @@ use s3o_model::ids::InstanceId;
 use s3o_model::names::BackendName;
 use s3o_model::quota::Books;
 use s3o_server::admin::{
-    AcceptError, BackendControl, BackendStatus, BucketStatus, CacheStatus, OldestDueStatus, QueueStatus, Readiness,
-    ReadyReport, SharedHealth, Status, StatusSource, VerifyControl, WorkerControl, WorkerError,
+    AcceptError, BackendControl, BackendStatus, BucketStatus, CacheStatus, ClockControl, ClockState, ClockStatus,
+    OldestDueStatus, QueueStatus, Readiness, ReadyReport, SharedHealth, Status, StatusSource, VerifyControl,
+    WorkerControl, WorkerError,
 };
-use s3o_workers::{AcceptAnswer, DeadLetterOffice, Error, Identity, Runner, SharedRules, Verifier, VerifierParts};
+use s3o_workers::{
+    AcceptAnswer, ClockGuard, DeadLetterOffice, Error, Identity, Runner, SharedRules, Verifier, VerifierParts,
+};
 use serde_json::Value;
 
 use super::health;
@@ -44,6 +47,8 @@ pub struct Controls {
     pub cache: Option<Arc<Cache>>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// What watches the clock, where this process's clock counts.
+    pub clock_guard: Option<Arc<ClockGuard>>,
 }
 
 /// What checks the invariants of this catalog and these backends.
@@ -111,6 +116,7 @@ impl Controls {
             buckets: buckets.iter().map(|found| bucket(found.name.as_str(), counts)).collect(),
             queues,
             cache: self.cache.as_deref().map(cache),
+            clock: clock(self.clock_guard.as_deref()),
             workers: self.views().await?,
             warnings: health::unconfigured(&books, &self.fleet).map(|(_, warning)| warning).collect(),
         })
@@ -141,6 +147,16 @@ fn cache(cache: &Cache) -> CacheStatus {
             Some(true) => SharedHealth::Ok,
             Some(false) => SharedHealth::Away,
         },
+    }
+}
+
+fn clock(guard: Option<&ClockGuard>) -> ClockStatus {
+    let Some(guard) = guard else { return ClockStatus { state: ClockState::Database, ..ClockStatus::default() } };
+    match guard.held() {
+        None => ClockStatus::default(),
+        Some(hold) => {
+            ClockStatus { state: ClockState::Held, reason: Some(hold.reason), since: Some(hold.since.to_string()) }
+        }
     }
 }
 
@@ -198,6 +214,15 @@ impl WorkerControl for Controls {
             Ok(false) => Err(WorkerError::NotFound),
             Err(error) => Err(WorkerError::Away(error.to_string())),
         }
+    }
+}
+
+#[async_trait]
+impl ClockControl for Controls {
+    async fn accept(&self) -> Result<Option<String>, String> {
+        let Some(guard) = &self.clock_guard else { return Ok(None) };
+        let held = guard.accept().await.map_err(|error| error.to_string())?;
+        Ok(held.map(|hold| hold.reason))
     }
 }
 

@@ -13,8 +13,11 @@ use s3o_catalog::{
     PostgresOptions, ProcessLocks, Sqlite, SqliteOptions,
 };
 use s3o_engine::{Engine, EngineParts, Settings};
-use s3o_workers::{Identity, IdentityParts, IdentitySettings, Prober, Runner, RunnerParts};
+use s3o_workers::{
+    ClockGuard, ClockGuardParts, Identity, IdentityParts, IdentitySettings, Prober, Runner, RunnerParts,
+};
 
+use super::kernel_clock::ThisKernel;
 use super::undo::DatabaseFiles;
 use super::{DRAIN_MAX, Ground, workers};
 use crate::cli::Failure;
@@ -75,6 +78,7 @@ pub(super) async fn fleet(config: &Config, catalog: &Catalog, ground: &Ground) -
         clock: Arc::clone(&ground.clock),
         entropy: Arc::clone(&ground.entropy),
         meter: Arc::new(ground.with_registry(BackendMeter::register)),
+        store_time: Arc::clone(&ground.store_time),
     };
     Ok(Arc::new(fleet::open(&config.backends, catalog, &around).await?))
 }
@@ -186,6 +190,25 @@ pub(super) fn engine(
     })
 }
 
+/// Begins to watch the clock where this process's clock counts: on PostgreSQL the database's does.
+pub(super) async fn watch_clock(config: &Config, catalog: &Arc<Catalog>, ground: &Ground) {
+    if matches!(config.database, Database::Postgres { .. }) {
+        return;
+    }
+    let guard = ground.clock_guard.get_or_init(|| {
+        Arc::new(ClockGuard::new(ClockGuardParts {
+            clock: Arc::clone(&ground.clock),
+            kernel: Arc::new(ThisKernel),
+            store: Arc::clone(&ground.store_time),
+            notes: catalog.clone(),
+            alarm: ground.audit.clone(),
+        }))
+    });
+    if let Err(error) = guard.observe().await {
+        tracing::warn!(%error, "the newest time in the catalog could not be read or noted");
+    }
+}
+
 pub(super) fn engine_settings(config: &Config) -> Settings {
     Settings {
         lease: config.intents.min_age,
@@ -205,6 +228,7 @@ pub(super) fn runner(parts: &workers::Parts<'_>) -> Result<Arc<Runner>, Failure>
         budget: Arc::clone(&ground.budget),
         observer: Arc::clone(&ground.audit) as _,
         clock: Arc::clone(&ground.clock),
+        clock_guard: ground.clock_guard(),
         entropy: Arc::clone(&ground.entropy),
         instance: ground.instance,
         drain_max: DRAIN_MAX,

@@ -73,6 +73,7 @@ fn cleanup(parts: &Parts<'_>) -> Scheduled {
         },
         budget: Arc::clone(&ground.budget),
         pace: ground.cleanup_pace.clone(),
+        clock_guard: ground.clock_guard(),
     };
     let bell = Some(Arc::clone(&ground.cleanup_bell));
     on_schedule(Arc::new(worker), config.cleanup.interval, Kind::Shared, bell)

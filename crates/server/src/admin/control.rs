@@ -31,6 +31,13 @@ pub trait StatusSource: Send + Sync {
     async fn status(&self) -> Result<Status, String>;
 }
 
+/// Changes how far the clock is trusted.
+#[async_trait]
+pub trait ClockControl: Send + Sync {
+    /// Takes the clock for right; says why it was in doubt, if it was, or why the catalog did not answer.
+    async fn accept(&self) -> Result<Option<String>, String>;
+}
+
 /// Why a worker was not paused or resumed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {

@@ -6,6 +6,7 @@
 mod auth;
 mod backends;
 mod catalog;
+mod clock;
 mod control;
 mod error;
 mod findings;
@@ -33,13 +34,14 @@ use crate::audit::Audit;
 pub use auth::AdminToken;
 pub use catalog::CatalogControl;
 pub use control::{
-    AcceptError, BackendControl, InvalidLevel, LifecycleControl, LogLevel, QueueControl, Readiness, ReadyReport,
-    StatusSource, VerifyControl, WorkerControl, WorkerError,
+    AcceptError, BackendControl, ClockControl, InvalidLevel, LifecycleControl, LogLevel, QueueControl, Readiness,
+    ReadyReport, StatusSource, VerifyControl, WorkerControl, WorkerError,
 };
 pub(crate) use error::AdminError;
 pub use metrics::{MetricsPage, Refresh};
 pub use status::{
-    BackendStatus, BucketStatus, CacheStatus, CatalogStatus, Health, OldestDueStatus, QueueStatus, SharedHealth, Status,
+    BackendStatus, BucketStatus, CacheStatus, CatalogStatus, ClockState, ClockStatus, Health, OldestDueStatus,
+    QueueStatus, SharedHealth, Status,
 };
 
 /// What the admin door answers from.
@@ -61,6 +63,8 @@ pub struct AdminParts {
     pub lifecycle: Arc<dyn LifecycleControl>,
     /// How the whole is.
     pub status: Arc<dyn StatusSource>,
+    /// The clock.
+    pub clock: Arc<dyn ClockControl>,
     /// Whether the invariants hold.
     pub verify: Arc<dyn VerifyControl>,
     /// The catalog itself.
@@ -96,6 +100,7 @@ pub fn router(parts: AdminParts) -> Router {
         .route("/log-level", get(log_level::show).put(log_level::change))
         .route("/backends/{name}/accept", post(backends::accept))
         .route("/backends/{name}/dismiss", post(backends::dismiss))
+        .route("/clock/accept", post(clock::accept))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(from_fn_with_state(parts.token.clone(), auth::require))

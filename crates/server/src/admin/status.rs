@@ -26,6 +26,9 @@ pub struct Status {
     pub queues: QueueStatus,
     /// What is kept at hand; null where nothing is.
     pub cache: Option<CacheStatus>,
+    /// Whether the clock is trusted.
+    #[serde(default)]
+    pub clock: ClockStatus,
     /// What happens by itself.
     pub workers: Vec<Value>,
     /// Conditions that need an operator.
@@ -41,6 +44,30 @@ pub struct CatalogStatus {
     pub reason: Option<String>,
     /// What an operator can do about it.
     pub remedy: Option<String>,
+}
+
+/// Whether the clock is trusted; what time decides waits while it is not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockStatus {
+    /// Whether it is.
+    pub state: ClockState,
+    /// Why it is not.
+    pub reason: Option<String>,
+    /// Since when, by the clock that is in doubt.
+    pub since: Option<String>,
+}
+
+/// Whether the clock is trusted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockState {
+    /// It is.
+    #[default]
+    Ok,
+    /// It is not: expiry, lifecycle, stale uploads and graces wait.
+    Held,
+    /// Only the database's clock counts.
+    Database,
 }
 
 /// How a backend is; sizes in bytes.

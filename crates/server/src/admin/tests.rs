@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::{
-    AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, InvalidLevel, LifecycleControl, LogLevel,
-    MetricsPage, QueueControl, Readiness, ReadyReport, Refresh, Status, StatusSource, VerifyControl, WorkerControl,
-    WorkerError, router,
+    AcceptError, AdminParts, AdminToken, BackendControl, BackendStatus, ClockControl, InvalidLevel, LifecycleControl,
+    LogLevel, MetricsPage, QueueControl, Readiness, ReadyReport, Refresh, Status, StatusSource, VerifyControl,
+    WorkerControl, WorkerError, router,
 };
 use crate::audit::{Audit, Filter};
 
@@ -112,6 +112,13 @@ impl WorkerControl for House {
             "cleanup" => Ok(None),
             _ => Err(WorkerError::NotFound),
         }
+    }
+}
+
+#[async_trait]
+impl ClockControl for House {
+    async fn accept(&self) -> Result<Option<String>, String> {
+        Ok(Some("the clock jumped".to_owned()))
     }
 }
 
@@ -344,4 +351,18 @@ async fn a_dry_run_is_for_workers_that_can_tell() {
         let path = format!("/admin/api/workers/{worker}/run?dry_run=true");
         assert_eq!(ask(&house, "POST", &path, BEARER).await.0.as_u16(), expected, "{worker}");
     }
+}
+
+#[tokio::test]
+async fn an_accepted_clock_is_audited_with_what_was_held() {
+    let house = Arc::new(House::default());
+    let (status, body) = ask(&house, "POST", "/admin/api/clock/accept", Some(("x-admin-token", "secret"))).await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, r#"{"accepted":true,"held":"the clock jumped"}"#));
+    let mut filter = Filter::newest(9);
+    filter.event = Some("clock.accepted".to_owned());
+    let lines = house.audit.latest(&filter).expect("lines");
+    assert_eq!(
+        (lines.len(), &lines[0]["reason"], &lines[0]["actor"]),
+        (1, &json!("the clock jumped"), &json!("admin"))
+    );
 }

@@ -25,7 +25,7 @@ use prometheus_client::registry::Registry;
 use s3o_engine::{Orphan, OrphanAlarm};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::names::BackendName;
-use s3o_workers::{Alarm, Event, RunObserver, RunReport};
+use s3o_workers::{Alarm, ClockAlarm, Event, RunObserver, RunReport};
 use serde::Serialize;
 use serde_json::json;
 use time::OffsetDateTime;
@@ -151,6 +151,11 @@ impl Audit {
         self.record("backend.dismissed", cause, "admin", &json!({"backend": backend, "host": host}));
     }
 
+    /// Notes that an operator took the clock for right, and why it was in doubt.
+    pub fn clock_accepted_by(&self, held: Option<&str>, cause: Cause<'_>) {
+        self.record("clock.accepted", cause, "admin", &json!({"reason": held}));
+    }
+
     /// Opens the file anew, for a rotation that moved it away; lines noted before go to the old one.
     pub fn reopen(&self) -> io::Result<()> {
         self.queue.switch_to(writer::open(&self.path)?);
@@ -195,6 +200,16 @@ fn text_of(moment: Timestamp) -> String {
 impl Alarm for Audit {
     fn frozen(&self, backend: &BackendName, reason: &str) {
         self.backend_frozen(&backend.to_string(), reason);
+    }
+}
+
+impl ClockAlarm for Audit {
+    fn clock_frozen(&self, reason: &str) {
+        self.record("clock.frozen", Cause::Program, "clock", &json!({"reason": reason}));
+    }
+
+    fn clock_accepted(&self, witness: &str) {
+        self.record("clock.accepted", Cause::Program, "clock", &json!({"reason": witness}));
     }
 }
 

@@ -56,6 +56,7 @@ async fn runs_that_did_nothing_leave_no_line() {
         finished_at: "2026-01-01T00:00:01Z".into(),
         error: None,
         holder: None,
+        reason: None,
     };
     audit.observed(&run).await;
     audit.observed(&RunReport { outcome: Outcome::Skipped, ..run.clone() }).await;

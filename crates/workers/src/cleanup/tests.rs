@@ -101,6 +101,7 @@ async fn worker(scene: &Scene, store: &Arc<Flaky>) -> Cleanup {
         },
         budget: Budget::new(9),
         pace: Pace::default(),
+        clock_guard: None,
     }
 }
 

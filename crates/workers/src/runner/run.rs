@@ -45,6 +45,7 @@ struct Came {
     work: Report,
     error: Option<String>,
     holder: Option<String>,
+    reason: Option<String>,
 }
 
 /// Why ticking ended early.
@@ -67,16 +68,17 @@ impl Room {
         // Asking for the lock is not yet running: recorded runs of a locked worker do not overlap.
         let started_at = self.parts.clock.now();
         // Held until the run is recorded, so that whoever gets it next knows of this run.
-        let (lock, result) = match locked {
-            Ok(Some(Locked::By(holder))) => (None, Came::skipped(holder)),
-            Ok(Some(Locked::Held(lock))) => {
+        let (lock, result) = match (self.held(slot), locked) {
+            (Some(reason), _) => (None, Came::held(reason)),
+            (None, Ok(Some(Locked::By(holder)))) => (None, Came::skipped(holder)),
+            (None, Ok(Some(Locked::Held(lock)))) => {
                 let lock = Arc::new(lock);
                 (Some(Arc::clone(&lock)), self.work(slot, &run_id, Some(lock), heeds_pause).await)
             }
-            Ok(None) => (None, self.work(slot, &run_id, None, heeds_pause).await),
-            Err(error) => (None, Came::failed(&error)),
+            (None, Ok(None)) => (None, self.work(slot, &run_id, None, heeds_pause).await),
+            (None, Err(error)) => (None, Came::failed(&error)),
         };
-        let Came { outcome, work, error, holder } = result;
+        let Came { outcome, work, error, holder, reason } = result;
         let finished_at = self.parts.clock.now();
         let report = RunReport {
             worker: slot.name,
@@ -87,6 +89,7 @@ impl Room {
             finished_at: finished_at.to_string(),
             error,
             holder,
+            reason,
         };
         slot.count(outcome);
         self.metrics.ran(&report, &work);
@@ -111,7 +114,14 @@ impl Room {
             finished_at: now,
             error: Some(error.to_string()),
             holder: None,
+            reason: None,
         }
+    }
+
+    /// Why a worker whose work time decides has to wait.
+    fn held(&self, slot: &Slot) -> Option<String> {
+        let guard = self.parts.clock_guard.as_ref().filter(|_| slot.scheduled.current().worker.is_decided_by_time())?;
+        guard.held().map(|hold| hold.reason)
     }
 
     async fn lock(&self, slot: &Slot) -> Result<Option<Locked>, Error> {
@@ -140,7 +150,7 @@ impl Room {
             Some(Err(panic)) => (Outcome::Panicked, Some(panic.to_string())),
         };
         let work = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
-        Came { outcome, work, error, holder: None }
+        Came { outcome, work, error, holder: None, reason: None }
     }
 
     async fn record(
@@ -153,7 +163,9 @@ impl Room {
         let (worker, run_id) = (report.worker, &report.run_id);
         match (&report.error, report.outcome) {
             (Some(error), _) => tracing::warn!(worker, run_id, error, "worker run failed"),
-            (None, Outcome::Skipped) => tracing::debug!(worker, run_id, holder = report.holder, "worker run skipped"),
+            (None, Outcome::Skipped) => {
+                tracing::debug!(worker, run_id, holder = report.holder, reason = report.reason, "worker run skipped");
+            }
             (None, _) if !report.items.is_empty() => {
                 tracing::info!(worker, run_id, items = ?report.items, "worker run");
             }
@@ -204,12 +216,20 @@ impl Slot {
 }
 
 impl Came {
+    fn nothing(outcome: Outcome) -> Self {
+        Self { outcome, work: Report::default(), error: None, holder: None, reason: None }
+    }
+
     fn skipped(holder: String) -> Self {
-        Self { outcome: Outcome::Skipped, work: Report::default(), error: None, holder: Some(holder) }
+        Self { holder: Some(holder), ..Self::nothing(Outcome::Skipped) }
+    }
+
+    fn held(reason: String) -> Self {
+        Self { reason: Some(reason), ..Self::nothing(Outcome::Skipped) }
     }
 
     fn failed(error: &Error) -> Self {
-        Self { outcome: Outcome::Error, work: Report::default(), error: Some(error.to_string()), holder: None }
+        Self { error: Some(error.to_string()), ..Self::nothing(Outcome::Error) }
     }
 }
 
@@ -222,7 +242,11 @@ fn row(report: &RunReport, (started_at, finished_at): (Timestamp, Timestamp), in
         finished_at,
         outcome: report.outcome.as_str().to_owned(),
         items: report.items.iter().map(|(outcome, count)| ((*outcome).to_owned(), *count)).collect(),
-        error: report.error.clone().or_else(|| report.holder.as_ref().map(|holder| format!("held by {holder}"))),
+        error: report
+            .error
+            .clone()
+            .or_else(|| report.holder.as_ref().map(|holder| format!("held by {holder}")))
+            .or_else(|| report.reason.clone()),
     }
 }
 
@@ -244,7 +268,7 @@ impl Ticks {
         loop {
             let more = self.considerate_tick(&run_id).await?;
             let is_over = started.elapsed() > RUN_BUDGET || self.room.stopping.load(Ordering::SeqCst);
-            if !more || is_over || self.is_paused().await {
+            if !more || is_over || self.room.held(&self.slot).is_some() || self.is_paused().await {
                 return Ok(());
             }
         }

@@ -1,5 +1,6 @@
 //! Facts about the runner.
 
+mod held;
 mod house;
 
 use std::sync::Arc;

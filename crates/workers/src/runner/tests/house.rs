@@ -17,7 +17,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::{
-    Budget, Error, Event, Kind, Report, RunObserver, RunReport, Runner, RunnerParts, Schedule, Scheduled, Worker,
+    Budget, ClockGuard, Error, Event, Kind, Report, RunObserver, RunReport, Runner, RunnerParts, Schedule, Scheduled,
+    Worker,
 };
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -124,6 +125,10 @@ impl Worker for Probe {
     fn is_patient(&self) -> bool {
         self.name == "expiry"
     }
+
+    fn is_decided_by_time(&self) -> bool {
+        self.name == "lifecycle"
+    }
 }
 
 /// Remembers what it heard, and panics the first time if told to.
@@ -154,6 +159,7 @@ pub struct House {
     pub locks: Arc<dyn Locks>,
     pub budget: Arc<Budget>,
     pub ears: Arc<Ears>,
+    pub clock_guard: Option<Arc<ClockGuard>>,
     clock: Arc<RuntimeClock>,
     _folder: tempfile::TempDir,
 }
@@ -195,6 +201,7 @@ impl House {
             budget: Budget::new(8),
             ears: Arc::default(),
             clock,
+            clock_guard: None,
             _folder: folder,
         }
     }
@@ -209,6 +216,7 @@ impl House {
             budget: Arc::clone(&self.budget),
             observer: self.ears.clone(),
             clock: self.clock.clone(),
+            clock_guard: self.clock_guard.clone(),
             entropy,
             instance: InstanceId::new(ids.fresh()),
             drain_max: 30 * SECOND,

@@ -1,0 +1,79 @@
+"""A clock that is in doubt: what time decides waits, everything else goes on."""
+
+import ctypes
+import json
+import sqlite3
+import time
+
+import pytest
+
+from asking import command
+from polling import eventually
+from rest import QUICK
+
+pytestmark = pytest.mark.usefixtures("s3o_only")
+
+TIME_ERROR = 5
+AHEAD_SECONDS = 7200
+
+
+def kernel_is_synchronised():
+    buffer = ctypes.create_string_buffer(1024)
+    return ctypes.CDLL(None).adjtimex(buffer) not in (-1, TIME_ERROR)
+
+
+def audited(server, event):
+    return json.loads(server.admin("GET", f"/admin/api/audit?event={event}")[1])["items"]
+
+
+def note_a_later_time(server):
+    """The catalog has seen a time that is two hours ahead of the clock."""
+    with sqlite3.connect(server.catalog) as catalog:
+        catalog.execute("UPDATE cluster SET noted_at = ?", (int((time.time() + AHEAD_SECONDS) * 1000),))
+
+
+@pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel vouches for the clock of this machine")
+def test_a_clock_behind_the_catalog_holds_what_time_decides(own_server):
+    server = own_server(settings=QUICK).start()
+    server.s3().create_bucket(Bucket="bucket")
+    assert server.stop() == 0
+    note_a_later_time(server)
+    server.start(accept_clock=False)
+    clock = server.clock()
+    assert clock["state"] == "held" and "behind the newest time in the catalog" in clock["reason"], clock
+    for worker in ("expiry", "lifecycle", "stale_multipart"):
+        report = server.run_worker(worker)
+        assert (report["outcome"], report["reason"]) == ("skipped", clock["reason"]), report
+    for worker in ("cleanup", "pending_reaper", "quota_audit", "watchdog"):
+        assert server.run_worker(worker)["outcome"] == "ok", worker
+    # Requests go on, and so does what they delete.
+    server.s3().put_object(Bucket="bucket", Key="key", Body=b"x")
+    server.s3().delete_object(Bucket="bucket", Key="key")
+    eventually(lambda: not server.files(), 20, 0.1, "the bytes stay")
+    assert clock["reason"] in command(server, "status").stdout
+    assert [line["reason"] for line in audited(server, "clock.frozen")][-1] == clock["reason"]
+    status, body = server.admin("POST", "/admin/api/clock/accept")
+    assert (status, json.loads(body)) == (200, {"accepted": True, "held": clock["reason"]})
+    assert server.clock()["state"] == "ok"
+    assert server.run_worker("expiry")["outcome"] == "ok"
+    [accepted] = [line for line in audited(server, "clock.accepted") if line["reason"] == clock["reason"]]
+    assert accepted["actor"] == "admin" and accepted["request_id"]
+
+
+@pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel vouches for the clock of this machine")
+def test_an_unsynchronised_clock_at_the_start_holds(own_server):
+    server = own_server(settings=QUICK).start(accept_clock=False)
+    assert "synchronised at the start" in server.clock()["reason"]
+    assert server.run_worker("expiry")["outcome"] == "skipped"
+    server.accept_clock()
+    assert server.run_worker("expiry")["outcome"] == "ok"
+
+
+@pytest.mark.skipif(not kernel_is_synchronised(), reason="nothing vouches for the clock of this machine")
+def test_a_synchronised_clock_is_trusted_over_the_catalog(own_server):
+    server = own_server(settings=QUICK).start(accept_clock=False)
+    assert server.stop() == 0
+    note_a_later_time(server)
+    server.start(accept_clock=False)
+    assert server.clock()["state"] == "ok"
+    assert server.run_worker("expiry")["outcome"] == "ok"
