@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,8 @@ QUESTIONS = [
     ("POST", "/dlq/1/discard"),
     ("GET", "/findings"),
     ("GET", "/lifecycle/preview"),
+    ("POST", "/catalog/backup?path=no-absolute-path"),
+    ("POST", "/catalog/accept"),
     ("GET", "/verify"),
     ("POST", "/verify"),
     ("GET", "/audit"),
@@ -109,7 +112,8 @@ class TestApi:
     def test_every_worker_runs_when_it_is_asked(self, server, worker):
         report = server.run_worker(worker)
         assert (report["worker"], report["outcome"], report["error"]) == (worker, "ok", None)
-        assert report["run_id"] and report["started_at"] <= report["finished_at"]
+        started, finished = (datetime.fromisoformat(report[name]) for name in ("started_at", "finished_at"))
+        assert report["run_id"] and started <= finished
 
     def test_workers_come_in_pages(self, server):
         status, body = ask(server, "GET", "/workers")

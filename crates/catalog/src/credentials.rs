@@ -18,7 +18,7 @@ pub trait SharedCredentials: Send + Sync {
 impl SharedCredentials for Catalog {
     async fn shared_credentials(&self, offered: &str) -> Result<String, Error> {
         const STORED: &str = "SELECT document FROM generated_credentials";
-        if let Some(row) = self.read(STORED, vec![]).await?.first() {
+        if let Some(row) = self.find(STORED, vec![], |rows| !rows.is_empty()).await?.first() {
             return Ok(row.text(0)?.to_owned());
         }
         let mut unit = Unit::new("shared_credentials");

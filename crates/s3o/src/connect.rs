@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use s3o_backend::fs::{Fs, FsOptions};
 use s3o_backend::identity::{IDENTITY_KEY, Identity};
-use s3o_backend::s3::S3;
+use s3o_backend::s3::{S3, S3Options};
 use s3o_backend::{Backend, SharedBackend};
 use s3o_catalog::{Postgres, PostgresOptions, check_sqlite};
 use s3o_model::clock::SystemClock;
@@ -14,6 +14,9 @@ use s3o_model::entropy::SystemEntropy;
 
 use crate::cli::Failure;
 use crate::config::{BackendConfig, BackendKind, Config, Database, Shared};
+
+/// The answer for a bucket that is still to be created.
+const BUCKET_MISSING: &str = "answers; the bucket does not exist, the first start creates it";
 
 /// How long each of them may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -73,11 +76,19 @@ async fn backend(config: &BackendConfig) -> Result<String, String> {
         }
         BackendKind::S3(options) => {
             let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-            let store = S3::connect(config.name.clone(), options, clock, entropy);
+            let options = S3Options { create_bucket: false, ..options.as_ref().clone() };
+            let store = S3::connect(config.name.clone(), &options, clock, entropy);
             Arc::new(store.map_err(|error| error.to_string())?)
         }
     };
-    identity(opened.as_ref()).await
+    let answer = identity(opened.as_ref()).await;
+    answer.or_else(|why| if creates_bucket(config, &why) { Ok(BUCKET_MISSING.to_owned()) } else { Err(why) })
+}
+
+/// Whether a store only lacks the bucket that the first start creates.
+fn creates_bucket(config: &BackendConfig, why: &str) -> bool {
+    matches!(&config.kind, BackendKind::S3(options) if options.create_bucket)
+        && why.contains("does not exist; create it")
 }
 
 fn will_be_created(root: &Path) -> String {

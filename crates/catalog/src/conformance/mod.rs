@@ -178,8 +178,9 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 28] = [
+    const TOPICS: [(&str, &str); 29] = [
         ("ahead", include_str!("ahead.rs")),
+        ("credentials", include_str!("credentials.rs")),
         ("books", include_str!("books.rs")),
         ("buckets", include_str!("buckets.rs")),
         ("objects", include_str!("objects.rs")),

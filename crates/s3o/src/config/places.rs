@@ -5,8 +5,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
-use super::Config;
 use super::read::Section;
+use super::{BackendConfig, BackendKind, Config};
 
 /// Notes backends and listeners that use the same place.
 pub(super) fn check(root: &Section<'_>, config: &Config) {
@@ -14,9 +14,14 @@ pub(super) fn check(root: &Section<'_>, config: &Config) {
         let message = format!("{} is used by server.listen as well", config.admin.listen);
         root.section("admin").fault("listen", message);
     }
+    let entries = root.list("backends");
+    // An entry with a fault of its own is not among the backends; it is reported already.
+    if entries.len() != config.backends.len() {
+        return;
+    }
     let mut seen: Vec<(usize, Place)> = Vec::new();
-    for (position, entry) in root.list("backends").into_iter().enumerate() {
-        let Some((field, place)) = Place::of(&entry) else { continue };
+    for (position, (entry, backend)) in entries.iter().zip(&config.backends).enumerate() {
+        let (field, place) = Place::of(backend);
         for (earlier, other) in &seen {
             if let Some(relation) = place.relation(other) {
                 entry.fault(field, format!("{relation} backends[{earlier}]; every backend needs a place of its own"));
@@ -33,14 +38,14 @@ enum Place {
 }
 
 impl Place {
-    fn of(entry: &Section<'_>) -> Option<(&'static str, Self)> {
-        match entry.text("kind")?.as_str() {
-            "fs" => Some(("root", Self::Folder(resolved(Path::new(&entry.text("root")?))))),
-            "s3" => {
-                let host = host_and_port(&entry.text("endpoint")?)?;
-                Some(("bucket", Self::Bucket { host, bucket: entry.text("bucket")? }))
+    /// With the field that names it.
+    fn of(backend: &BackendConfig) -> (&'static str, Self) {
+        match &backend.kind {
+            BackendKind::Fs { root } => ("root", Self::Folder(resolved(root))),
+            BackendKind::S3(options) => {
+                let (host, bucket) = (host_and_port(&options.endpoint), options.bucket.clone());
+                ("bucket", Self::Bucket { host, bucket })
             }
-            _ => None,
         }
     }
 
@@ -79,12 +84,12 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Host and port of a URL in lower case; the port of the scheme where none is given.
-fn host_and_port(endpoint: &str) -> Option<String> {
-    let (scheme, rest) = endpoint.split_once("://")?;
-    let authority = rest.split('/').next()?.to_ascii_lowercase();
+fn host_and_port(endpoint: &str) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("https", endpoint));
+    let authority = rest.split('/').next().unwrap_or(rest).to_ascii_lowercase();
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let port = if scheme == "https" { 443 } else { 80 };
-    Some(if has_port { authority } else { format!("{authority}:{port}") })
+    if has_port { authority } else { format!("{authority}:{port}") }
 }
 
 /// Whether two listeners cannot both have their address. Port 0 is a different port each time.

@@ -237,8 +237,7 @@ impl VerifyControl for Controls {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-fn not_accepted(error: Error) -> AcceptError {
+fn not_accepted(error: &Error) -> AcceptError {
     match error {
         Error::NoSuchBackend(_) => AcceptError::NotFound,
         Error::Backend { .. } | Error::Catalog(_) => AcceptError::Away(error.to_string()),
@@ -248,7 +247,7 @@ fn not_accepted(error: Error) -> AcceptError {
 #[async_trait]
 impl BackendControl for Controls {
     async fn accept(&self, name: &str, found: Option<&str>) -> Result<(), AcceptError> {
-        match self.identity.accept(name, found).await.map_err(not_accepted)? {
+        match self.identity.accept(name, found).await.map_err(|error| not_accepted(&error))? {
             AcceptAnswer::Accepted => Ok(()),
             AcceptAnswer::Refused { why, shown } => {
                 let shown = serde_json::to_value(shown).expect("a view always serialises");
@@ -258,7 +257,7 @@ impl BackendControl for Controls {
     }
 
     async fn dismiss(&self, name: &str, host: &str) -> Result<(), AcceptError> {
-        let dismissed = self.identity.dismiss(name, host).await.map_err(not_accepted)?;
+        let dismissed = self.identity.dismiss(name, host).await.map_err(|error| not_accepted(&error))?;
         if dismissed { Ok(()) } else { Err(AcceptError::NoRecord) }
     }
 }

@@ -7,13 +7,15 @@ use deadpool_postgres::PoolError;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
+use super::tls::without_tls_parameters;
 use crate::error::Error;
 
 const DEFAULT_PORT: u16 = 5432;
 
 /// Host, port and database of a URL; never the user or the password.
 pub(super) fn place(url: &str) -> String {
-    let Ok(config) = Config::from_str(url) else { return "PostgreSQL".to_owned() };
+    let (url, ..) = without_tls_parameters(url);
+    let Ok(config) = Config::from_str(&url) else { return "PostgreSQL".to_owned() };
     let ports = config.get_ports();
     let host = |(position, host): (usize, &Host)| {
         let port = ports.get(position).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);

@@ -61,7 +61,7 @@ pub(crate) fn read_url(url: &str) -> Result<(Config, MakeRustlsConnect), Invalid
 }
 
 /// The URL without the parameters that the client library does not know, and their values.
-fn without_tls_parameters(url: &str) -> (String, Option<String>, Option<String>) {
+pub(super) fn without_tls_parameters(url: &str) -> (String, Option<String>, Option<String>) {
     let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), None, None) };
     let (mut mode, mut root_certificates, mut kept) = (None, None, Vec::new());
     for pair in query.split('&') {
