@@ -28,8 +28,8 @@ const REMOTE_IDENTITY_AGE_MAX: Duration = Duration::from_mins(1);
 const FOLDER_PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// How often an S3 store is probed unless it is configured; each probe is a paid request.
 const STORE_PROBE_INTERVAL: Duration = Duration::from_mins(15);
-/// How long after a start a folder takes deletes, unless it is configured: three probes.
-const FOLDER_DELETE_DELAY: Duration = Duration::from_secs(30);
+/// How many probes a folder waits for deletes after a start, unless a delay is configured.
+const FOLDER_DELETE_PROBES: u32 = 3;
 /// How long after a start an S3 store takes deletes, unless it is configured.
 const STORE_DELETE_DELAY: Duration = Duration::from_mins(2);
 
@@ -97,7 +97,9 @@ pub fn probe_intervals(config: &Config) -> ProbeIntervals {
 pub fn delete_delays(config: &Config) -> HashMap<BackendName, Duration> {
     let delay = |backend: &BackendConfig| {
         let usual = match backend.kind {
-            BackendKind::Fs { .. } => FOLDER_DELETE_DELAY,
+            BackendKind::Fs { .. } => {
+                FOLDER_DELETE_PROBES * config.upkeep.probe_interval.unwrap_or(FOLDER_PROBE_INTERVAL)
+            }
             BackendKind::S3(_) => STORE_DELETE_DELAY,
         };
         (backend.name.clone(), config.upkeep.delete_delay.unwrap_or(usual))

@@ -150,7 +150,6 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let fleet = open::fleet(&config, &catalog, &ground).await?;
     let limits = open_files::prepare(&config.server);
     let identity = open::identity(&config, &catalog, &fleet, &ground).await?;
-    open::watch_clock(&config, &catalog, &ground).await;
     let cache = open::cache(&config, &catalog, &ground).await?;
     let engine = open::engine(&config, &catalog, &fleet, cache.clone(), &ground);
     for bucket in config.buckets.names().filter(|_| !catalog.condition().is_damaged()) {
@@ -226,8 +225,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         config,
     };
     let (stopping, stopped) = watch::channel(false);
-    let kept = (cache, ground.clock_guard());
-    let upkeep = tokio::spawn(upkeep(engine.clone(), (identity, prober), kept, (reload, hang_ups)));
+    let upkeep = tokio::spawn(upkeep(engine.clone(), (identity, prober), cache, (reload, hang_ups)));
     let workers = tokio::spawn(runner.serve(stopped.clone()));
     let s3 = tokio::spawn(listener::serve(s3_socket, door, limits, told(stopped.clone()), DRAIN_MAX));
     let (router, limits) = (listener::router_service(router), open_files::ADMIN_LIMITS);
@@ -270,9 +268,10 @@ fn s3_options(config: &Config, ground: &Ground) -> S3Options {
 async fn upkeep(
     engine: Engine,
     (identity, prober): (Arc<Identity>, Prober),
-    (cache, clock_guard): (Option<Arc<Cache>>, Option<Arc<ClockGuard>>),
+    cache: Option<Arc<Cache>>,
     (reload, hang_ups): (Reload, Signal),
 ) {
+    let clock_guard = reload.ground.clock_guard();
     tokio::join!(
         engine.keep_leases(),
         identity.watch(),

@@ -71,6 +71,13 @@ const CLAIM: &str = "WITH chosen AS MATERIALIZED (SELECT bucket_id, key FROM obj
 const LOCK_CLAIMED: &str = "SELECT (SELECT name FROM buckets WHERE id = bucket_id), key, size_bytes FROM objects \
      WHERE token = $1 ORDER BY bucket_id, key /*lock*/";
 
+/// Claimed rows that had not expired when they were claimed, by their primary key: a damaged index led the claim to them. The
+/// moment of the claim counts, because a clock that was set back since then is no damage.
+const CLAIMED_UNEXPIRED: &str = "SELECT i.key FROM objects i \
+     LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
+     WHERE i.token = $1 AND (o.key IS NULL OR o.expires_at IS NULL OR o.deletion_initiated_at IS NULL \
+     OR o.expires_at > o.deletion_initiated_at) LIMIT 1";
+
 const HALVE: &str = "UPDATE objects SET token = $2 WHERE (bucket_id, key) IN (SELECT bucket_id, key FROM objects \
      WHERE token = $1 ORDER BY bucket_id, key LIMIT (SELECT count(*) / 2 FROM objects WHERE token = $1))";
 
@@ -105,7 +112,7 @@ impl Expiries for Catalog {
     async fn remove_claimed(&self, token: ClaimToken) -> Result<Vec<ExpiredObject>, Error> {
         let mut unit = Unit::new("remove_claimed");
         let claimed = unit.run(LOCK_CLAIMED, params![token]);
-        unit.exactly(0, MISLED_BY_EXPIRY, params![token], Verdict::Damaged);
+        unit.exactly(0, CLAIMED_UNEXPIRED, params![token], Verdict::Damaged);
         remove_marked(&mut unit, token, Reason::Expiry);
         self.write(unit).await?[claimed].rows.iter().map(expired_object).collect()
     }

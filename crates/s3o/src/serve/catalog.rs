@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use s3o_catalog::{Catalog, Integrity};
 use s3o_server::admin::{CatalogControl, CatalogStatus};
 use s3o_server::audit::{Audit, Cause};
+use s3o_workers::{Report, Worker as _};
 use serde_json::json;
 
 use super::control::Controls;
@@ -63,7 +64,12 @@ pub(super) fn status(catalog: &Catalog) -> CatalogStatus {
 #[async_trait]
 impl CatalogControl for Controls {
     async fn backup(&self, to: &Path) -> Result<u64, String> {
-        self.catalog.backup(to).await.map_err(|error| error.to_string())
+        let size_bytes = self.catalog.backup(to).await.map_err(|error| error.to_string())?;
+        // A copy that is restored later must meet marks that it does not know.
+        if let Err(error) = self.identity.tick(&mut Report::default()).await {
+            tracing::warn!(%error, "marks not raised after a catalog backup, the identity worker tries again");
+        }
+        Ok(size_bytes)
     }
 
     fn accept(&self) -> bool {

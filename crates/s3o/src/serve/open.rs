@@ -60,6 +60,7 @@ async fn open_sqlite(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failu
     if !catalog.condition().is_damaged() {
         catalog.take_over().await.map_err(|error| Failure::of("catalog", error))?;
     }
+    watch_clock(&catalog, ground).await;
     Ok(catalog)
 }
 
@@ -190,11 +191,8 @@ pub(super) fn engine(
     })
 }
 
-/// Begins to watch the clock where this process's clock counts: on PostgreSQL the database's does.
-pub(super) async fn watch_clock(config: &Config, catalog: &Arc<Catalog>, ground: &Ground) {
-    if matches!(config.database, Database::Postgres { .. }) {
-        return;
-    }
+/// Begins to watch the clock of this process, which is the one that counts.
+async fn watch_clock(catalog: &Arc<Catalog>, ground: &Ground) {
     let guard = ground.clock_guard.get_or_init(|| {
         Arc::new(ClockGuard::new(ClockGuardParts {
             clock: Arc::clone(&ground.clock),

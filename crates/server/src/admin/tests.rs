@@ -171,6 +171,7 @@ fn parts(house: &Arc<House>) -> AdminParts {
         queues: house.clone(),
         lifecycle: house.clone(),
         status: house.clone(),
+        clock: house.clone(),
         catalog: house.clone(),
         verify: house.clone(),
         log_level: house.clone(),

@@ -69,6 +69,7 @@ impl Postgres {
         let (pool, place) = (pool(options)?, reason::place(&options.url));
         let mut client = pool.get().await.map_err(|error| reason::no_connection(&place, &error))?;
         migrate::migrate(&mut client).await?;
+        warn_without_checksums(&client, &place).await;
         drop(client);
         let (units, commits, rows_read) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let clock = options.clock.clone();
@@ -107,6 +108,15 @@ fn pool(options: &PostgresOptions) -> Result<Pool, Error> {
         .runtime(Runtime::Tokio1)
         .build()
         .map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// A server without data checksums serves damaged pages as if they were sound.
+async fn warn_without_checksums(client: &Object, place: &str) {
+    if let Ok(row) = client.query_one("SHOW data_checksums", &[]).await
+        && row.try_get::<_, &str>(0).is_ok_and(|state| state == "off")
+    {
+        tracing::warn!(place, "data checksums are off, PostgreSQL cannot notice damaged pages");
+    }
 }
 
 #[async_trait]
