@@ -120,22 +120,14 @@ class Server(Endpoint):
             )
         return self
 
-    def start(self, wrapper=(), accept_clock=True):
+    def start(self, wrapper=()):
         self.spawn(wrapper)
         eventually(self.is_ready, START_SECONDS, message="the server is not ready")
-        if accept_clock:
-            self.accept_clock()
         return self
 
     def clock(self):
         """What the server says of its clock."""
         return json.loads(self.admin("GET", "/admin/api/status")[1]).get("clock", {})
-
-    def accept_clock(self):
-        """A machine that runs tests may have no synchronised clock; expiry would wait for a quarter of an hour."""
-        status, body = self.admin("GET", "/admin/api/status")
-        if status == 200 and json.loads(body).get("clock", {}).get("state") == "held":
-            assert self.admin("POST", "/admin/api/clock/accept")[0] == 200
 
     def is_ready(self):
         if self.process.poll() is not None:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.usefixtures("s3o_only")
 
 TIME_ERROR = 5
 AHEAD_SECONDS = 7200
+DAY_SECONDS = 86400
 
 
 def kernel_is_synchronised():
@@ -26,10 +27,10 @@ def audited(server, event):
     return json.loads(server.admin("GET", f"/admin/api/audit?event={event}")[1])["items"]
 
 
-def note_a_later_time(server):
-    """The catalog has seen a time that is two hours ahead of the clock."""
+def note_a_time(server, seconds_ahead):
+    """Replaces the newest time that the catalog has seen."""
     with sqlite3.connect(server.catalog) as catalog:
-        catalog.execute("UPDATE cluster SET noted_at = ?", (int((time.time() + AHEAD_SECONDS) * 1000),))
+        catalog.execute("UPDATE cluster SET noted_at = ?", (int((time.time() + seconds_ahead) * 1000),))
 
 
 @pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel vouches for the clock of this machine")
@@ -37,8 +38,8 @@ def test_a_clock_behind_the_catalog_holds_what_time_decides(own_server):
     server = own_server(settings=QUICK).start()
     server.s3().create_bucket(Bucket="bucket")
     assert server.stop() == 0
-    note_a_later_time(server)
-    server.start(accept_clock=False)
+    note_a_time(server, AHEAD_SECONDS)
+    server.start()
     clock = server.clock()
     assert clock["state"] == "held" and "behind the newest time in the catalog" in clock["reason"], clock
     for worker in ("expiry", "lifecycle", "stale_multipart"):
@@ -61,19 +62,25 @@ def test_a_clock_behind_the_catalog_holds_what_time_decides(own_server):
 
 
 @pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel vouches for the clock of this machine")
-def test_an_unsynchronised_clock_at_the_start_holds(own_server):
-    server = own_server(settings=QUICK).start(accept_clock=False)
+def test_an_unsynchronised_clock_holds_at_a_start_after_a_long_stop(own_server):
+    server = own_server(settings=QUICK).start()
+    assert server.clock()["state"] == "ok", "an empty catalog has nothing that could expire too early"
+    assert server.stop() == 0
+    assert server.start().clock()["state"] == "ok", "the stop was short"
+    assert server.stop() == 0
+    note_a_time(server, -DAY_SECONDS)
+    server.start()
     assert "synchronised at the start" in server.clock()["reason"]
     assert server.run_worker("expiry")["outcome"] == "skipped"
-    server.accept_clock()
+    assert server.admin("POST", "/admin/api/clock/accept")[0] == 200
     assert server.run_worker("expiry")["outcome"] == "ok"
 
 
 @pytest.mark.skipif(not kernel_is_synchronised(), reason="nothing vouches for the clock of this machine")
 def test_a_synchronised_clock_is_trusted_over_the_catalog(own_server):
-    server = own_server(settings=QUICK).start(accept_clock=False)
+    server = own_server(settings=QUICK).start()
     assert server.stop() == 0
-    note_a_later_time(server)
-    server.start(accept_clock=False)
+    note_a_time(server, AHEAD_SECONDS)
+    server.start()
     assert server.clock()["state"] == "ok"
     assert server.run_worker("expiry")["outcome"] == "ok"

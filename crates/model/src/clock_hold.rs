@@ -10,7 +10,8 @@ use crate::clock::{Reading, Timestamp};
 
 /// By how much the wall clock may step, or lie behind, without consequence.
 pub const TOLERANCE: Duration = Duration::from_mins(1);
-/// How long a clock that was not synchronised at the start has to run steadily.
+/// How long a clock that was not synchronised at the start has to run steadily; also, how old the newest time in the catalog
+/// may be for such a clock to be trusted at once.
 pub const STEADY: Duration = Duration::from_mins(15);
 /// How long the date that a store sent counts.
 const STORE_DATE_MAX_AGE: Duration = Duration::from_hours(1);
@@ -98,7 +99,7 @@ impl ClockJudge {
         match self.behind(seen) {
             Some(_) if waits_for_a_witness => None,
             Some(reason) => Some(self.hold(reason, seen, None)),
-            None if is_first => {
+            None if is_first && may_be_ahead(seen) => {
                 let reason = "the kernel did not call the clock synchronised at the start".to_owned();
                 Some(self.hold(reason, seen, Some(seen.reading.boot)))
             }
@@ -145,6 +146,12 @@ impl ClockJudge {
     }
 }
 
+/// Whether a clock that nothing confirms may be ahead of the one by which the rows in the catalog were written. It is ahead
+/// by no more than what has passed since the newest time there, and an empty catalog has no rows to expire too early.
+fn may_be_ahead(seen: &Observation) -> bool {
+    seen.newest.is_some_and(|newest| seen.reading.wall.since(newest) > STEADY)
+}
+
 /// Who says that the wall clock is right.
 fn confirmed_by(seen: &Observation) -> Option<&'static str> {
     let agrees = |store| is_near(store, seen.reading.wall);
@@ -187,6 +194,11 @@ mod tests {
 
     fn seen(reading: Reading) -> Observation {
         Observation { reading, is_synchronised: false, store: None, newest: None }
+    }
+
+    /// The newest time in the catalog is from a day before the start.
+    fn long_after(reading: Reading) -> Observation {
+        Observation { newest: Some(back(START, 24 * HOUR).wall), ..seen(reading) }
     }
 
     /// The wall clock is set this much further, and no time passes.
@@ -283,19 +295,30 @@ mod tests {
     #[test]
     fn an_unsynchronised_clock_at_the_start_holds_a_quarter_of_an_hour() {
         let mut judge = ClockJudge::default();
-        assert!(is_held(judge.judge(&seen(START)), "synchronised at the start"));
-        assert_eq!(judge.judge(&seen(START.after(Duration::from_secs(899)))), None);
+        assert!(is_held(judge.judge(&long_after(START)), "synchronised at the start"));
+        assert_eq!(judge.judge(&long_after(START.after(Duration::from_secs(899)))), None);
         assert!(judge.held().is_some());
-        assert!(matches!(judge.judge(&seen(START.after(STEADY))), Some(Change::Released(_))));
-        assert_eq!(judge.judge(&seen(START.after(HOUR))), None, "only at the start");
+        assert!(matches!(judge.judge(&long_after(START.after(STEADY))), Some(Change::Released(_))));
+        assert_eq!(judge.judge(&long_after(START.after(HOUR))), None, "only at the start");
+    }
+
+    #[test]
+    fn an_unsynchronised_clock_is_trusted_after_a_short_stop_and_with_an_empty_catalog() {
+        for newest in [None, Some(START.wall), Some(back(START, STEADY).wall)] {
+            let mut judge = ClockJudge::default();
+            assert_eq!(judge.judge(&Observation { newest, ..seen(START) }), None, "{newest:?}");
+            assert!(is_held(judge.judge(&seen(ahead(START, HOUR))), "jumped"), "it is watched all the same");
+        }
+        let newest = Some(back(START, STEADY + SECOND).wall);
+        assert!(is_held(ClockJudge::default().judge(&Observation { newest, ..seen(START) }), "synchronised"));
     }
 
     #[test]
     fn a_jump_in_the_first_quarter_of_an_hour_waits_for_a_witness() {
         let mut judge = ClockJudge::default();
-        assert!(is_held(judge.judge(&seen(START)), "synchronised"));
-        assert!(is_held(judge.judge(&seen(ahead(START.after(SECOND), HOUR))), "jumped"));
-        assert_eq!(judge.judge(&seen(ahead(START.after(2 * STEADY), HOUR))), None);
+        assert!(is_held(judge.judge(&long_after(START)), "synchronised"));
+        assert!(is_held(judge.judge(&long_after(ahead(START.after(SECOND), HOUR))), "jumped"));
+        assert_eq!(judge.judge(&long_after(ahead(START.after(2 * STEADY), HOUR))), None);
         assert!(judge.held().is_some());
     }
 

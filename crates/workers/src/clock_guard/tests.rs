@@ -128,12 +128,19 @@ async fn a_start_behind_the_newest_time_in_the_catalog_holds_until_it_is_accepte
     assert!(again.guard.held().is_none(), "what was accepted is the newest time now");
 }
 
+/// A catalog that was last served a day ago.
+async fn stopped_a_day_ago() -> Scene {
+    let before = Watched::trusted().await;
+    before.scene.clock.advance(24 * HOUR);
+    before.scene
+}
+
 #[tokio::test]
 async fn an_unsynchronised_start_ends_by_itself_or_by_the_kernel() {
-    let watched = Watched::start(scene(), false).await;
+    let watched = Watched::start(stopped_a_day_ago().await, false).await;
     assert!(watched.after(14 * MINUTE).await);
     assert!(!watched.after(MINUTE).await);
-    let watched = Watched::start(scene(), false).await;
+    let watched = Watched::start(stopped_a_day_ago().await, false).await;
     watched.kernel.0.store(true, Ordering::SeqCst);
     assert!(!watched.after(MINUTE).await);
     assert_eq!(
