@@ -45,18 +45,34 @@ const FOUND: &str = "SELECT 1 WHERE \
      OR EXISTS (SELECT 1 FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5) \
      OR EXISTS (SELECT 1 FROM cleanup_dlq WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5)";
 
-const END: [&str; 6] = [
-    "UPDATE cleanup_queue SET due = :now WHERE backend_name IN (SELECT name FROM backends) \
-     AND due > :now + $1 AND token IS NULL",
-    "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL, due = :now \
-     WHERE token IS NOT NULL AND claimed_at > :now + $2",
-    "UPDATE pending_objects SET lease_until = :now WHERE lease_until > :now + $3",
-    "UPDATE objects SET deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL \
-     WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at > :now + $4",
-    "UPDATE cleanup_queue SET absent_ok_after = :now + $5 \
-     WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5",
-    "UPDATE cleanup_dlq SET absent_ok_after = :now + $5 \
-     WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5",
+/// What ends each kind, and the setting that bounds it.
+const END: [(&str, fn(&Longest) -> Duration); 6] = [
+    (
+        "UPDATE cleanup_queue SET due = :now WHERE backend_name IN (SELECT name FROM backends) \
+         AND due > :now + $1 AND token IS NULL",
+        |longest| longest.due,
+    ),
+    (
+        "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL, due = :now \
+         WHERE token IS NOT NULL AND claimed_at > :now + $1",
+        |longest| longest.claim,
+    ),
+    ("UPDATE pending_objects SET lease_until = :now WHERE lease_until > :now + $1", |longest| longest.lease),
+    (
+        "UPDATE objects SET deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL \
+         WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at > :now + $1",
+        |longest| longest.deletion,
+    ),
+    (
+        "UPDATE cleanup_queue SET absent_ok_after = :now + $1 \
+         WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $1",
+        |longest| longest.absence,
+    ),
+    (
+        "UPDATE cleanup_dlq SET absent_ok_after = :now + $1 \
+         WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $1",
+        |longest| longest.absence,
+    ),
 ];
 
 impl Longest {
@@ -73,8 +89,8 @@ impl Ahead for Catalog {
             return Ok(0);
         }
         let mut unit = Unit::new("end_future");
-        for sql in END {
-            unit.run(sql, longest.values());
+        for (sql, bound) in END {
+            unit.run(sql, params![millis_of(bound(longest))]);
         }
         Ok(self.write(unit).await?.iter().map(|answer| answer.changed).sum())
     }

@@ -222,5 +222,6 @@ mod broken {
     pub const BOOKS: &str = "used bytes are those of locations, orphan bytes those of cleanups and dead letters, \
         reserved bytes those of intents";
     pub const NAMED: &str = "a physical key is named once";
+    pub const MARK: &str = "no unit leaves its mark behind";
     pub const LEFTOVER: &str = "a closed upload that holds parts says so";
 }

@@ -73,10 +73,10 @@ const LOCK_CLAIMED: &str = "SELECT (SELECT name FROM buckets WHERE id = bucket_i
 
 /// Claimed rows that had not expired when they were claimed, by their primary key: a damaged index led the claim to them. The
 /// moment of the claim counts, because a clock that was set back since then is no damage.
-const CLAIMED_UNEXPIRED: &str = "SELECT i.key FROM objects i \
+pub(crate) const CLAIMED_UNEXPIRED: &str = "SELECT i.key FROM objects i \
      LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
-     WHERE i.token = $1 AND (o.key IS NULL OR o.expires_at IS NULL OR o.deletion_initiated_at IS NULL \
-     OR o.expires_at > o.deletion_initiated_at) LIMIT 1";
+     WHERE i.token = $1 AND (o.key IS NULL OR o.expires_at IS NULL \
+     OR o.expires_at > coalesce(o.deletion_initiated_at, :now)) LIMIT 1";
 
 const HALVE: &str = "UPDATE objects SET token = $2 WHERE (bucket_id, key) IN (SELECT bucket_id, key FROM objects \
      WHERE token = $1 ORDER BY bucket_id, key LIMIT (SELECT count(*) / 2 FROM objects WHERE token = $1))";

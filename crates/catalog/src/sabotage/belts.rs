@@ -12,7 +12,6 @@ use s3o_model::ids::ContentId;
 use s3o_model::proof::Proof;
 
 use super::Cut::{Guard, Words};
-use super::expiry::{an_object_is_copied_between, an_object_is_replaced_between, an_object_is_written_between};
 use super::{Told, safeties};
 use crate::conformance::scene::{LEASE, Scene};
 use crate::{CopyProver, Expiries, Intents, Late, Uploads};
@@ -28,12 +27,6 @@ safeties! { [sqlite]
         [Guard("AND state = 'present' LIMIT 1")], [];
     a_part_is_told_before_it_is_written by a_part_begins_after_abort: "stage",
         [Words("AND state = 'open' /*share*/", "/*share*/")], [];
-    a_write_clears_the_claim by an_object_is_written_between: "commit_put",
-        [Words(", token = NULL", "")], [];
-    a_conditional_write_clears_the_claim by an_object_is_replaced_between: "commit_put",
-        [Words(", token = NULL", "")], [];
-    a_copy_clears_the_claim by an_object_is_copied_between: "commit_copy",
-        [Words(", token = NULL", "")], [];
     a_claim_takes_what_has_expired by one_is_claimed_before_its_time: "claim_expiries",
         [Words(" AND expires_at <= :now", "")], [];
 }

@@ -20,7 +20,7 @@ safeties! { [sqlite]
     a_table_confirms_its_index by an_audit_meets_a_damaged_index: "read",
         [Words("UNINDEXED(content_id; version_id)", "content_id")], [broken::OBJECT, broken::COUNT, IN_USE];
     an_expiry_asks_the_row_itself by one_is_claimed_that_has_not_expired: "remove_claimed",
-        [Guard("o.expires_at > :now")], [TOO_EARLY];
+        [Guard("o.expires_at > coalesce(o.deletion_initiated_at")], [TOO_EARLY];
     a_location_keeps_its_bytes by a_cleanup_names_a_location: "read",
         [Words("FROM object_locations WHERE backend_name", "FROM object_locations WHERE 1 = 0 AND backend_name")],
         [IN_USE];

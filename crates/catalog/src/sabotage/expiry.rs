@@ -9,7 +9,7 @@ use s3o_model::listing::ListQuery;
 use s3o_model::object::Tags;
 
 use super::Cut::{Guard, Words};
-use super::{Told, safeties, told};
+use super::{Told, broken, safeties, told};
 use crate::conformance::scene::{Scene, key};
 use crate::{Expiries, Objects, StuckObjects, params};
 
@@ -28,6 +28,12 @@ safeties! { [sqlite]
         [Words(" AND deletion_status = 'NOT_EXPIRED'", "")], [STOLEN];
     a_removal_names_rows_by_its_claim by a_slow_worker_wakes_up: "remove_claimed",
         [Words("token = $1", "deletion_status = 'DELETION_IN_PROGRESS'"), Guard("LEFT JOIN objects o")], [LOST];
+    a_write_clears_the_claim by an_object_is_written_between: "commit_put",
+        [Words(", token = NULL", "")], [broken::MARK];
+    a_conditional_write_clears_the_claim by an_object_is_replaced_between: "commit_put",
+        [Words(", token = NULL", "")], [broken::MARK];
+    a_copy_clears_the_claim by an_object_is_copied_between: "commit_copy",
+        [Words(", token = NULL", "")], [broken::MARK];
     a_reset_takes_the_claim_away by a_slow_worker_wakes_up_before_the_next: "reset_stuck",
         [Words(", token = NULL", "")], [LOST];
     a_reset_leaves_young_claims by a_watchdog_comes_early: "reset_stuck",
@@ -74,7 +80,7 @@ async fn is_there(scene: &Scene) -> bool {
     !scene.rows(sql, vec![]).await.is_empty()
 }
 
-pub(super) async fn an_object_is_written_between(scene: &Scene) -> Told {
+async fn an_object_is_written_between(scene: &Scene) -> Told {
     let bucket = expired(scene).await;
     let (token, _) = scene.claim_expiries(9).await;
     scene.put(bucket, "a", 7).await;
@@ -83,7 +89,7 @@ pub(super) async fn an_object_is_written_between(scene: &Scene) -> Told {
 }
 
 /// The object is alive again when the clock goes back: the write that needs it does not lose to the old claim.
-pub(super) async fn an_object_is_replaced_between(scene: &Scene) -> Told {
+async fn an_object_is_replaced_between(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     scene.mortal(bucket, "a", 5, MINUTE).await;
     let claim = "UPDATE objects SET token = $1, deletion_status = 'DELETION_IN_PROGRESS', deletion_initiated_at = :now";
@@ -95,7 +101,7 @@ pub(super) async fn an_object_is_replaced_between(scene: &Scene) -> Told {
     told(!is_there(scene).await, WRITTEN_ANEW)
 }
 
-pub(super) async fn an_object_is_copied_between(scene: &Scene) -> Told {
+async fn an_object_is_copied_between(scene: &Scene) -> Told {
     let bucket = expired(scene).await;
     let source = scene.put(bucket, "source", 7).await;
     let (token, _) = scene.claim_expiries(9).await;

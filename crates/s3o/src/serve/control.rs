@@ -171,8 +171,8 @@ fn oldest_due(due: OldestDue) -> OldestDueStatus {
 
 #[async_trait]
 impl Readiness for Controls {
-    /// Ready means that the catalog answers and is not damaged, and that some backend was readable within the last half minute: a backend
-    /// that is away is an error of the requests that need it, and the others go on.
+    /// Ready means that the catalog answers and is not damaged, and that some backend was readable within the last half
+    /// minute. A backend that is away is an error of the requests that need it; the others go on.
     async fn ready(&self) -> ReadyReport {
         let catalog = !self.catalog.condition().is_damaged() && self.catalog.books().await.is_ok();
         health::readiness(&self.fleet, catalog, self.clock.now())

@@ -25,7 +25,7 @@ async fn references_are_confirmed_without_an_index() {
 
 #[tokio::test]
 async fn what_is_removed_is_asked_by_its_primary_key() {
-    for sql in [crate::objects::MISLED, crate::objects::MISLED_BY_EXPIRY] {
+    for sql in [crate::objects::MISLED, crate::objects::MISLED_BY_EXPIRY, crate::objects::expire::CLAIMED_UNEXPIRED] {
         let steps = plan(sql).await;
         let asked = steps.iter().any(|step| step.starts_with("SEARCH o USING PRIMARY KEY (bucket_id=? AND key=?)"));
         assert!(asked, "{steps:?}");
