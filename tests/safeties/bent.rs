@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use s3o_backend::layers::Flaky;
 use s3o_backend::{
     Backend, ByteStream, DeleteAnswer, Doomed, Error, Memory, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
@@ -96,6 +96,10 @@ impl Bent {
     }
 }
 
+fn body_of(bytes: Bytes) -> ByteStream {
+    Box::pin(stream::once(async move { Ok(bytes) }))
+}
+
 async fn collected(mut body: ByteStream) -> Result<Bytes, Error> {
     let mut bytes = BytesMut::new();
     while let Some(chunk) = body.next().await {
@@ -124,12 +128,17 @@ impl Backend for Bent {
             self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push((key.to_owned(), bytes));
             return Err(Error::Unknown("no answer".to_owned()));
         }
-        self.held_up().await;
         if self.bend.by_name {
             self.memory.plant(self.place(key), collected(body).await?);
             return Ok(Written { size_bytes, etag: None, version_id: None });
         }
-        self.disk().put(key, size_bytes, body).await
+        if !self.holds_writes.load(Ordering::Relaxed) {
+            return self.disk().put(key, size_bytes, body).await;
+        }
+        // The store has the whole body when it falls silent: a writer past its lease hands over no last chunk.
+        let bytes = collected(body).await?;
+        self.held_up().await;
+        self.disk().put(key, size_bytes, body_of(bytes)).await
     }
 
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
