@@ -1,5 +1,6 @@
 """A clock that is in doubt: what time decides waits, everything else goes on."""
 
+import contextlib
 import ctypes
 import json
 import sqlite3
@@ -29,7 +30,8 @@ def audited(server, event):
 
 def note_a_time(server, seconds_ahead):
     """Replaces the newest time that the catalog has seen."""
-    with sqlite3.connect(server.catalog) as catalog:
+    # Closing the connection removes its log: one beside a catalog that was stopped cleanly is refused.
+    with contextlib.closing(sqlite3.connect(server.catalog)) as catalog, catalog:
         catalog.execute("UPDATE cluster SET noted_at = ?", (int((time.time() + seconds_ahead) * 1000),))
 
 
