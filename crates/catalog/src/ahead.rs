@@ -45,8 +45,11 @@ const FOUND: &str = "SELECT 1 WHERE \
      OR EXISTS (SELECT 1 FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5) \
      OR EXISTS (SELECT 1 FROM cleanup_dlq WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5)";
 
+/// The setting that bounds a moment.
+type Bound = fn(&Longest) -> Duration;
+
 /// What ends each kind, and the setting that bounds it.
-const END: [(&str, fn(&Longest) -> Duration); 6] = [
+const END: [(&str, Bound); 6] = [
     (
         "UPDATE cleanup_queue SET due = :now WHERE backend_name IN (SELECT name FROM backends) \
          AND due > :now + $1 AND token IS NULL",
