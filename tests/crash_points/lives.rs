@@ -4,6 +4,7 @@
 use std::cell::Cell;
 
 use s3o_catalog::Mode;
+use s3o_tests::database::StillDatabase;
 use s3o_tests::house::{Expected, Ground, House, bucket};
 use s3o_tests::points::{Blow, Points};
 use s3o_tests::scenarios::{Scenario, either};
@@ -67,8 +68,13 @@ async fn last_life(ground: &Ground, expected: &Expected) {
     house.check(expected).await;
 }
 
-fn struck_once(scenario: &Scenario, points: &Points, strike: (usize, Blow)) -> Run {
-    let (ground, told) = (Ground::new(scenario.put_bytes_max).with_dedup(scenario.dedup), Told::default());
+/// Where a scenario takes place.
+fn ground(scenario: &Scenario, database: Option<&StillDatabase>) -> Ground {
+    Ground::new(scenario.put_bytes_max).with_dedup(scenario.dedup).on(database)
+}
+
+fn struck_once(scenario: &Scenario, points: &Points, strike: (usize, Blow), database: Option<&StillDatabase>) -> Run {
+    let (ground, told) = (ground(scenario, database), Told::default());
     live(first_life(scenario, &ground, points.clone(), strike, &told));
     live(last_life(&ground, &expected(scenario, &told)));
     Run::of(points.has_struck())
@@ -76,17 +82,22 @@ fn struck_once(scenario: &Scenario, points: &Points, strike: (usize, Blow)) -> R
 
 /// One blow, anywhere.
 pub fn single(scenario: &Scenario, point: usize, blow: Blow) -> Run {
-    struck_once(scenario, &Points::default(), (point, blow))
+    struck_once(scenario, &Points::default(), (point, blow), None)
 }
 
 /// One blow, at a call that changes something.
 pub fn effect(scenario: &Scenario, point: usize, blow: Blow) -> Run {
-    struck_once(scenario, &Points::of_effects(), (point, blow))
+    struck_once(scenario, &Points::of_effects(), (point, blow), None)
+}
+
+/// The same, with the catalog in this database.
+pub fn effect_on(database: &StillDatabase, scenario: &Scenario, point: usize, blow: Blow) -> Run {
+    struck_once(scenario, &Points::of_effects(), (point, blow), Some(database))
 }
 
 /// A death, and another one while the next process recovers.
 pub fn pair(scenario: &Scenario, first: usize, second: usize) -> (Run, Run) {
-    let (ground, told) = (Ground::new(scenario.put_bytes_max).with_dedup(scenario.dedup), Told::default());
+    let (ground, told) = (ground(scenario, None), Told::default());
     let points = Points::of_effects();
     live(first_life(scenario, &ground, points.clone(), (first, Blow::DieAfter), &told));
     if !points.has_struck() {
@@ -111,7 +122,7 @@ pub fn pair(scenario: &Scenario, first: usize, second: usize) -> (Run, Run) {
 
 /// The client hangs up: the future is dropped, and the process goes on.
 pub fn given_up(scenario: &Scenario, point: usize) -> Run {
-    let (ground, told) = (Ground::new(scenario.put_bytes_max).with_dedup(scenario.dedup), Told::default());
+    let (ground, told) = (ground(scenario, None), Told::default());
     let points = Points::default();
     live(async {
         let house = prepared(scenario, &ground, points.clone()).await;

@@ -5,10 +5,11 @@
 
 mod lives;
 
+use s3o_tests::database::StillDatabase;
 use s3o_tests::points::Blow;
 use s3o_tests::scenarios::{Scenario, all};
 
-use crate::lives::{Run, effect, given_up, pair, single};
+use crate::lives::{Run, effect, effect_on, given_up, pair, single};
 
 /// No operation has as many.
 const POINTS_MAX: usize = 10_000;
@@ -61,6 +62,20 @@ fn any_effect_may_be_the_last_while_megabytes_move() {
             let found = each_point(|point| effect(scenario, point, blow));
             println!("{blow:?} in {}: {found} points", scenario.name);
             assert!(found >= HEAVY_POINTS_MIN, "{} has only {found} points", scenario.name);
+            points += found;
+        }
+    }
+    println!("{points} points and runs");
+}
+
+/// The same on PostgreSQL, without the scenarios that move megabytes.
+#[test]
+fn any_effect_may_be_the_last_on_postgresql() {
+    let (database, mut points) = (StillDatabase::fresh(), 0);
+    for scenario in light() {
+        for blow in [Blow::DieAfter, Blow::LoseAnswer] {
+            let found = each_point(|point| effect_on(&database, scenario, point, blow));
+            assert!(found > 1, "{} has no effects", scenario.name);
             points += found;
         }
     }

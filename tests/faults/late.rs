@@ -13,10 +13,11 @@ use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::Md5;
 use s3o_model::ids::{InstanceId, IntentId, WriteId};
 use s3o_model::intent::{DeclaredDigests, Draft, Intent, IntentKind};
-use s3o_workers::{Cleanup, PendingReaper, Report, Verifier, VerifierParts, Worker};
+use s3o_model::shared::Shared;
+use s3o_workers::{Cleanup, PendingReaper, Report, Verifier, VerifierParts, VerifyScope, Worker};
 
 use s3o_tests::house::{Expected, House, bucket, key};
-use s3o_tests::process::LEASE;
+use s3o_tests::process::{LEASE, LONGEST};
 
 async fn house() -> House {
     House::new(1 << 20, Mode::Inline).await
@@ -133,8 +134,10 @@ async fn what_is_owed_to_a_backend_that_is_not_configured_waits_for_it() {
         quotas: house.catalog.clone(),
         fleet,
         identity: house.process.identity.clone(),
+        ahead: house.catalog.clone(),
+        longest: Shared::new(LONGEST),
     });
-    let report = verifier.verify(true).await;
+    let report = verifier.verify(VerifyScope::DEEP).await;
     assert!(!report.holds && report.unchecked.iter().any(|left_out| left_out.what == "backend memory"), "{report:#?}");
     house.check(&holds(None)).await;
 }

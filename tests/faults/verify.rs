@@ -13,6 +13,7 @@ use s3o_model::conditions::WriteCondition;
 use s3o_model::verify::Invariant;
 
 use s3o_tests::house::{House, bucket, key as object_key};
+use s3o_workers::VerifyScope;
 
 const STRAY: &str = "bucket/stray~0123456789abcdef0123456789abcdef";
 
@@ -28,7 +29,7 @@ async fn house() -> House {
 
 /// The invariants that a deep look finds broken.
 async fn broken(house: &House) -> Vec<Invariant> {
-    let report = house.process.verifier.verify(true).await;
+    let report = house.process.verifier.verify(VerifyScope::DEEP).await;
     assert!(report.unchecked.is_empty(), "{report:#?}");
     let broken = report.checks.iter().filter(|check| check.violations > 0);
     let numbers: Vec<_> = broken.map(|check| check.invariant).collect();
@@ -44,7 +45,7 @@ fn key_of(house: &House) -> String {
 async fn a_sound_house_holds() {
     let house = house().await;
     assert_eq!(broken(&house).await, []);
-    let report = house.process.verifier.verify(true).await;
+    let report = house.process.verifier.verify(VerifyScope::DEEP).await;
     let held = &report.backends[0];
     assert_eq!((held.objects, held.bytes, held.foreign, held.books_bytes), (3, 33, 0, Some(33)));
     assert!(!house.process.verifier.progress().running);
@@ -70,7 +71,7 @@ async fn bytes_that_nobody_names_are_found_unless_they_are_a_strangers() {
     house.memory.plant("bucket/holiday.jpg", Bytes::from_static(b"theirs"));
     house.memory.plant(".s3o/identity.bak", Bytes::from_static(b"own"));
     assert_eq!(broken(&house).await, []);
-    assert_eq!(house.process.verifier.verify(true).await.backends[0].foreign, 1);
+    assert_eq!(house.process.verifier.verify(VerifyScope::DEEP).await.backends[0].foreign, 1);
     house.memory.plant(STRAY, Bytes::from_static(b"ours"));
     assert_eq!(broken(&house).await, [Invariant::I3, Invariant::I7]);
 }
@@ -106,7 +107,7 @@ async fn temporary_files_and_unfinished_uploads_are_found() {
 async fn a_lost_location_is_found_without_looking_deep() {
     let house = house().await;
     house.change("UPDATE object_locations SET state = 'lost'").await;
-    let report = house.process.verifier.verify(false).await;
+    let report = house.process.verifier.verify(VerifyScope::default()).await;
     let lost: Vec<_> = report.checks.iter().filter(|check| check.violations == 3).collect();
     assert_eq!(lost.iter().map(|check| check.invariant).collect::<Vec<_>>(), [Invariant::I2]);
     assert!(!report.deep && report.backends.is_empty());
@@ -118,7 +119,7 @@ async fn more_is_listed_than_fits_a_page() {
     for number in 0..2500 {
         house.memory.plant(&format!("bucket/{number:04}~{number:032x}"), Bytes::new());
     }
-    let report = house.process.verifier.verify(true).await;
+    let report = house.process.verifier.verify(VerifyScope::DEEP).await;
     let stray = report.checks.iter().find(|check| check.violations > 0).expect("found");
     assert_eq!((stray.invariant, stray.violations, stray.samples.len()), (Invariant::I3, 2500, 10));
     assert_eq!(report.backends[0].objects, 2503);
@@ -131,14 +132,14 @@ async fn a_backend_that_is_away_is_not_checked_and_not_broken() {
     // Identity, listing, the second look, drafts, uploads, identity: each may be the one that fails.
     for (offset, proven) in [(1, false), (2, false), (3, false), (4, true), (5, true), (6, false)] {
         house.flaky.fail_call(house.flaky.calls() + offset, Fault::Before);
-        let report = house.process.verifier.verify(true).await;
+        let report = house.process.verifier.verify(VerifyScope::DEEP).await;
         let broken = report.checks.iter().any(|check| check.violations > 0);
         assert!(!report.holds && report.unchecked.len() == 1, "{offset}: {report:#?}");
         assert_eq!(broken, proven, "{offset}: {report:#?}");
     }
     house.flaky.go_away();
-    assert!(!house.process.verifier.verify(true).await.unchecked.is_empty());
-    assert!(house.process.verifier.verify(false).await.holds, "the catalog alone is sound");
+    assert!(!house.process.verifier.verify(VerifyScope::DEEP).await.unchecked.is_empty());
+    assert!(house.process.verifier.verify(VerifyScope::default()).await.holds, "the catalog alone is sound");
 }
 
 fn delete(name: &str) -> DeleteObject {
@@ -163,7 +164,8 @@ async fn work_under_way_raises_no_alarm() {
     let busy: Vec<_> = (0..6).map(|lane| tokio::spawn(churn(house.clone(), lane))).collect();
     let mut looks = 0;
     while !busy.iter().all(tokio::task::JoinHandle::is_finished) {
-        let (report, _) = tokio::join!(house.process.verifier.verify(true), house.clean_after(Duration::ZERO));
+        let (report, _) =
+            tokio::join!(house.process.verifier.verify(VerifyScope::DEEP), house.clean_after(Duration::ZERO));
         assert!(report.holds, "{report:#?}");
         looks += 1;
     }

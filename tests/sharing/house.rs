@@ -8,23 +8,22 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
-use s3o_catalog::{Condition, Driver, Effort, Error as CatalogError, Mode, Postgres, PostgresOptions, Verdict};
+use s3o_catalog::{Condition, Driver, Effort, Error as CatalogError, Mode, Verdict};
 use s3o_engine::{Declared, DeleteObject, Engine, PutObject};
 use s3o_model::clock::SystemClock;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::entropy::SystemEntropy;
 use s3o_model::etag::Sha256;
-use s3o_model::ids::IdSource;
 use s3o_model::intent::DeclaredDigests;
 use s3o_model::object::Attributes;
+use s3o_tests::database::Database;
 use s3o_tests::house::{bucket, get, key};
 use s3o_tests::process::Process;
 use s3o_tests::rest::{broken_at_rest, is_at_rest, tick, tick_all};
 use s3o_tests::world::{Site, World};
-use s3o_workers::Report;
+use s3o_workers::{Report, VerifyScope};
 use sha2::Digest as _;
 use tokio::sync::Notify;
-use tokio_postgres::NoTls;
 
 /// A store and who serves it.
 pub struct House {
@@ -108,24 +107,10 @@ fn world() -> World {
 
 /// A catalog of its own on the server for tests, as each instance opens it.
 async fn postgres(count: usize) -> Vec<Arc<dyn Driver>> {
-    let server =
-        std::env::var("S3O_TEST_POSTGRES_URL").expect("S3O_TEST_POSTGRES_URL names no server: run through make test");
-    let (client, connection) = tokio_postgres::connect(&server, NoTls).await.expect("a server");
-    let talking = tokio::spawn(connection);
-    let id = IdSource::new(Arc::new(SystemClock), Arc::new(SystemEntropy)).fresh();
-    let name = format!("sharing_{}", id.as_simple());
-    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
-    // No crash is survived here, and waiting for the disk would take most of the time.
-    let quick = format!("ALTER DATABASE {name} SET synchronous_commit = off");
-    client.batch_execute(&quick).await.expect("a setting");
-    drop(client);
-    talking.await.expect("a task").expect("a connection");
-    let (host, _) = server.rsplit_once('/').expect("a URL with a database");
-    let (url, wait_max) = (format!("{host}/{name}"), Duration::from_mins(1));
-    let options = PostgresOptions { url, connections: 8, wait_max, schema: None, clock: None };
+    let database = Database::fresh().await;
     let mut drivers: Vec<Arc<dyn Driver>> = Vec::new();
     for _ in 0..count {
-        drivers.push(Arc::new(Postgres::open(&options).await.expect("a catalog")));
+        drivers.push(Arc::new(database.open(None).await.expect("a catalog")));
     }
     drivers
 }
@@ -221,7 +206,7 @@ impl House {
         }
         let broken = broken_at_rest(&self.truth, &self.world).await;
         assert!(broken.is_empty(), "{broken:#?}");
-        let verified = self.instances[0].verifier.verify(true).await;
+        let verified = self.instances[0].verifier.verify(VerifyScope::DEEP).await;
         assert!(verified.holds, "{verified:#?}");
         let live = Statement::new("SELECT id FROM contents WHERE state = 'live'", vec![]);
         assert_eq!(self.truth.read(live).await.expect("a query"), []);

@@ -16,6 +16,7 @@ use s3o_model::conditions::WriteCondition;
 use s3o_model::entropy::SeededEntropy;
 use s3o_model::multipart::PART_BYTES_MIN;
 use s3o_model::object::Attributes;
+use s3o_tests::database::StillDatabase;
 use s3o_tests::process::Process;
 use s3o_tests::rest::{broken_at_rest, broken_now, is_at_rest, tick_all};
 use s3o_tests::world::{Site, World};
@@ -70,8 +71,9 @@ struct Life {
 }
 
 /// Runs one seed to its end; panics if anything that must hold does not.
-pub fn run(seed: u64, journal: &Journal, sky: &Arc<Sky>) {
+pub fn run(seed: u64, journal: &Journal, sky: &Arc<Sky>, database: Option<&StillDatabase>) {
     let mut simulation = Simulation::new(seed, journal, sky);
+    simulation.world = simulation.world.on(database);
     let mut crashes = simulation.plan();
     loop {
         let next = crashes.pop();

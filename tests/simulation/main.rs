@@ -4,7 +4,7 @@
 //! to the last detail.
 //!
 //! `S3O_SIM_SEED=n` runs one seed and tells what happened in it. `S3O_SOAK_SECONDS=n` runs new seeds
-//! for so long.
+//! for so long. `S3O_SIM_POSTGRES=1` runs the one seed on PostgreSQL.
 
 mod bodies;
 mod client;
@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_model::entropy::{Entropy as _, SystemEntropy};
+use s3o_tests::database::StillDatabase;
 
 use crate::journal::{Counts, Journal};
 use crate::sky::Sky;
@@ -48,6 +49,7 @@ const ENDS: [&str; 10] = [
 /// What happens to equal content, as often.
 const SHARED: [&str; 2] = ["content pinned", "content kept once"];
 const SEEDS_PER_SHARD: u64 = 500;
+const SEEDS_ON_POSTGRESQL: u64 = 40;
 const OPERATIONS_MIN: u64 = 200;
 
 fn asked(variable: &str) -> Option<u64> {
@@ -55,19 +57,19 @@ fn asked(variable: &str) -> Option<u64> {
 }
 
 /// Runs a seed and gives its journal, or what it died of.
-fn journal_of(seed: u64, told: bool) -> (Journal, bool) {
+fn journal_of(seed: u64, told: bool, database: Option<&StillDatabase>) -> (Journal, bool) {
     let sky = Arc::new(Sky::default());
     let journal = Journal::new(sky.clone(), told);
-    let outcome = catch_unwind(AssertUnwindSafe(|| life::run(seed, &journal, &sky)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| life::run(seed, &journal, &sky, database)));
     (journal, outcome.is_ok())
 }
 
 /// Runs a seed; one that fails is run again for its trace.
-fn run(seed: u64) -> Counts {
-    let (journal, passed) = journal_of(seed, false);
+fn run(seed: u64, database: Option<&StillDatabase>) -> Counts {
+    let (journal, passed) = journal_of(seed, false, database);
     if !passed {
         println!("S3O_SIM_SEED={seed} failed; this is what happened in it:");
-        let (told, _) = journal_of(seed, true);
+        let (told, _) = journal_of(seed, true, database);
         println!("{}", told.lines().join("\n"));
         panic!("S3O_SIM_SEED={seed}");
     }
@@ -83,7 +85,7 @@ fn shard(number: u64) {
     let mut counts = Counts::default();
     let first = number * SEEDS_PER_SHARD;
     for seed in first..first + SEEDS_PER_SHARD {
-        counts.absorb(&run(seed));
+        counts.absorb(&run(seed, None));
     }
     println!("seeds {first} to {}:\n{counts}", first + SEEDS_PER_SHARD - 1);
     let missing: Vec<_> = KINDS.into_iter().chain(ENDS).chain(SHARED).filter(|kind| counts.of(kind) == 0).collect();
@@ -111,9 +113,18 @@ fn seeds_of_the_fourth_shard() {
 }
 
 #[test]
+fn seeds_on_postgresql() {
+    let (database, mut counts) = (StillDatabase::fresh(), Counts::default());
+    for seed in 0..SEEDS_ON_POSTGRESQL {
+        counts.absorb(&run(seed, Some(&database)));
+    }
+    println!("seeds 0 to {} on PostgreSQL:\n{counts}", SEEDS_ON_POSTGRESQL - 1);
+}
+
+#[test]
 fn one_seed_is_one_run() {
     for seed in 7000..7010 {
-        let (first, second) = (journal_of(seed, true).0.lines(), journal_of(seed, true).0.lines());
+        let (first, second) = (journal_of(seed, true, None).0.lines(), journal_of(seed, true, None).0.lines());
         assert!(first.len() > 400, "{} lines", first.len());
         for (line, (one, other)) in first.iter().zip(&second).enumerate() {
             assert_eq!(one, other, "line {line} of seed {seed}");
@@ -125,7 +136,8 @@ fn one_seed_is_one_run() {
 #[test]
 fn the_seed_that_was_asked_for() {
     if let Some(seed) = asked("S3O_SIM_SEED") {
-        let (journal, passed) = journal_of(seed, true);
+        let database = asked("S3O_SIM_POSTGRES").map(|_| StillDatabase::fresh());
+        let (journal, passed) = journal_of(seed, true, database.as_ref());
         println!("{}\n{}", journal.lines().join("\n"), journal.counts());
         assert!(passed, "S3O_SIM_SEED={seed}");
     }
@@ -137,7 +149,7 @@ fn soak() {
     let began = tokio::time::Instant::now();
     let (mut seeds, mut counts, mut told) = (0_u64, Counts::default(), 0);
     while began.elapsed() < Duration::from_secs(seconds) {
-        counts.absorb(&run(SystemEntropy.next_u64()));
+        counts.absorb(&run(SystemEntropy.next_u64(), None));
         seeds += 1;
         if began.elapsed().as_secs() / 10 > told {
             told = began.elapsed().as_secs() / 10;

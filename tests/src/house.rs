@@ -22,8 +22,9 @@ use s3o_model::conditions::{ReadConditions, WriteCondition};
 use s3o_model::entropy::SeededEntropy;
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::Attributes;
-use s3o_workers::{Report, Worker as _};
+use s3o_workers::{Report, VerifyScope, Worker as _};
 
+use crate::database::StillDatabase;
 use crate::points::{Pointed, Points};
 use crate::process::Process;
 use crate::rest::{broken_at_rest, broken_now, is_at_rest, tick_all};
@@ -68,6 +69,13 @@ impl Ground {
         let site = Site::new("memory", put_bytes_max, None, &shared);
         let world = World::new(shared, Arc::new(SeededEntropy::new(7)), vec![site]);
         Self { clock, world: Arc::new(world) }
+    }
+
+    /// The same, with its catalog in this database, where there is one.
+    #[must_use]
+    pub fn on(self, database: Option<&StillDatabase>) -> Self {
+        let world = Arc::into_inner(self.world).expect("nobody lives there yet").on(database);
+        Self { world: Arc::new(world), ..self }
     }
 
     /// The same, with a bucket that keeps equal content once, or not.
@@ -197,7 +205,7 @@ impl House {
         self.flaky.clear();
         let broken = broken_at_rest(&self.driver, &self.world).await;
         assert!(broken.is_empty(), "{broken:#?}");
-        let verified = self.process.verifier.verify(true).await;
+        let verified = self.process.verifier.verify(VerifyScope::DEEP).await;
         assert!(verified.holds, "{verified:#?}");
         for (key, bodies) in expected {
             let found = self.read(key).await;

@@ -4,6 +4,7 @@
 //! What they share is here: a world that outlives a crash, a process that does not, and what must
 //! hold when everything has come to rest.
 
+pub mod database;
 pub mod house;
 pub mod points;
 pub mod process;

@@ -32,6 +32,8 @@ pub const LATE: Duration = Duration::from_hours(1);
 const CLAIM_GRACE: Duration = Duration::from_mins(5);
 /// Further ahead than anything that a test waits for.
 const WEEK: Duration = Duration::from_hours(7 * 24);
+/// How far ahead moments may lie.
+pub const LONGEST: Longest = Longest { due: WEEK, claim: WEEK, lease: WEEK, deletion: WEEK, absence: WEEK };
 
 /// One run of the program, without its doors.
 pub struct Process {
@@ -254,7 +256,7 @@ impl Parts {
             settings: WatchdogSettings {
                 claim_grace_period: CLAIM_GRACE,
                 stuck_after: self.stuck_after,
-                longest: Longest { due: WEEK, claim: WEEK, lease: WEEK, deletion: WEEK, absence: WEEK },
+                longest: LONGEST,
             },
             cleanup_bell: self.bell.clone(),
         }
@@ -280,6 +282,8 @@ impl Parts {
             quotas: self.catalog.clone(),
             fleet: self.fleet.clone(),
             identity: self.identity.clone(),
+            ahead: self.catalog.clone(),
+            longest: Shared::new(LONGEST),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What outlives a crash: the catalog's file, the bytes on the backends, the clock.
+//! What outlives a crash: the catalog, the bytes on the backends, the clock.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use s3o_model::entropy::Entropy;
 use s3o_model::names::{BackendName, BucketName};
 use s3o_model::shared::Shared;
 use tempfile::TempDir;
+
+use crate::database::StillDatabase;
 
 /// After how long a removal is begun again, where a world does not say otherwise.
 pub const STUCK_AFTER: Duration = Duration::from_hours(2);
@@ -38,7 +40,13 @@ pub struct World {
     pub cache: Option<CacheSettings>,
     /// Is informed of bytes that no row may name.
     pub alarm: Arc<dyn OrphanAlarm>,
-    folder: TempDir,
+    catalog: Place,
+}
+
+/// Where the catalog is.
+enum Place {
+    Folder(TempDir),
+    Database(StillDatabase),
 }
 
 /// One backend in memory behind the layer that makes it fail.
@@ -77,7 +85,17 @@ impl World {
         std::fs::write(folder.path().join("catalog.db"), empty_catalog()).expect("a file");
         let (configured, stuck_after, cleanup_batch) = (Shared::default(), STUCK_AFTER, CLEANUP_BATCH);
         let alarm = Arc::new(());
-        Self { clock, entropy, sites, configured, stuck_after, cleanup_batch, cache: None, alarm, folder }
+        Self {
+            clock,
+            entropy,
+            sites,
+            configured,
+            stuck_after,
+            cleanup_batch,
+            cache: None,
+            alarm,
+            catalog: Place::Folder(folder),
+        }
     }
 
     /// Has a bucket keep equal content once, or not.
@@ -86,9 +104,22 @@ impl World {
         self.configured.replace([(bucket, settings)].into_iter().collect());
     }
 
+    /// The same world, with its catalog in this database, which is emptied.
+    #[must_use]
+    pub fn on(self, database: Option<&StillDatabase>) -> Self {
+        match database {
+            Some(database) => Self { catalog: Place::Database(database.clone().emptied()), ..self },
+            None => self,
+        }
+    }
+
     /// Opens the catalog as a fresh process does.
     pub fn open_catalog(&self, mode: Mode) -> Result<Arc<dyn Driver>, Error> {
-        let path = self.folder.path().join("catalog.db");
+        let folder = match &self.catalog {
+            Place::Database(database) => return database.open(self.clock.clone()),
+            Place::Folder(folder) => folder,
+        };
+        let path = folder.path().join("catalog.db");
         Ok(Arc::new(Sqlite::open(&SqliteOptions { path, mode, clock: self.clock.clone() })?))
     }
 

@@ -32,7 +32,22 @@ pub struct Longest {
 pub trait Ahead: Send + Sync {
     /// Makes due what waits for a moment further ahead than these; how many rows were changed is returned.
     async fn end_future(&self, longest: &Longest) -> Result<usize, Error>;
+
+    /// What waits for a moment further ahead than these, a few rows of each kind.
+    async fn future(&self, longest: &Longest) -> Result<Vec<String>, Error>;
 }
+
+/// The rows themselves, for people; a few of each kind.
+const SHOWN: &str = "SELECT * FROM (SELECT 'cleanup ' || physical_key || ' is due in ' || ((due - :now) / 1000) || ' s' \
+       FROM cleanup_queue WHERE due > :now + $1 AND token IS NULL LIMIT 10) AS a \
+     UNION ALL SELECT * FROM (SELECT 'cleanup ' || physical_key || ' was claimed ' || ((claimed_at - :now) / 1000) || ' s ahead' \
+       FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at > :now + $2 LIMIT 10) AS b \
+     UNION ALL SELECT * FROM (SELECT 'intent ' || write_id || ' is leased for ' || ((lease_until - :now) / 1000) || ' s' \
+       FROM pending_objects WHERE lease_until > :now + $3 LIMIT 10) AS c \
+     UNION ALL SELECT * FROM (SELECT 'deletion of ' || key || ' began ' || ((deletion_initiated_at - :now) / 1000) || ' s ahead' \
+       FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at > :now + $4 LIMIT 10) AS d \
+     UNION ALL SELECT * FROM (SELECT 'absence of ' || physical_key || ' counts in ' || ((absent_ok_after - :now) / 1000) || ' s' \
+       FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5 LIMIT 10) AS e";
 
 /// Whether there is any such moment: most often not, and then this is all.
 const FOUND: &str = "SELECT 1 WHERE \
@@ -96,5 +111,9 @@ impl Ahead for Catalog {
             unit.run(sql, params![millis_of(bound(longest))]);
         }
         Ok(self.write(unit).await?.iter().map(|answer| answer.changed).sum())
+    }
+    async fn future(&self, longest: &Longest) -> Result<Vec<String>, Error> {
+        let rows = self.survey(SHOWN, longest.values()).await?;
+        rows.iter().map(|row| row.text(0).map(str::to_owned)).collect()
     }
 }

@@ -10,6 +10,7 @@ mod commits;
 mod damage;
 mod documents;
 mod expiry;
+mod held_up;
 mod lifecycles;
 mod queue;
 mod races;

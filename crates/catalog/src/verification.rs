@@ -41,6 +41,9 @@ pub trait Verification: Send + Sync {
     /// What breaks a check between two places, as of one moment.
     async fn broken(&self, check: &'static Check, after: &Cursor, upto: &Cursor) -> Result<Vec<String>, Error>;
 
+    /// Faults that the database's own check finds.
+    async fn integrity(&self) -> Result<Vec<String>, Error>;
+
     /// Counters that differ from the sums of their rows, as of one moment.
     async fn drifted(&self) -> Result<Vec<String>, Error>;
 
@@ -94,6 +97,10 @@ impl Verification for Catalog {
 
     async fn broken(&self, check: &'static Check, after: &Cursor, upto: &Cursor) -> Result<Vec<String>, Error> {
         texts(&self.survey(&check.broken, Check::span(after, upto)).await?)
+    }
+
+    async fn integrity(&self) -> Result<Vec<String>, Error> {
+        self.driver.check_integrity().await
     }
 
     async fn drifted(&self) -> Result<Vec<String>, Error> {

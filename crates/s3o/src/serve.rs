@@ -23,12 +23,13 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use s3o_cache::Cache;
-use s3o_catalog::Buckets as _;
+use s3o_catalog::{Buckets as _, Longest};
 use s3o_engine::{Engine, IntentMetrics};
 use s3o_model::clock::{Clock, SystemClock};
 use s3o_model::clock_hold::StoreTime;
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
+use s3o_model::shared::Shared;
 use s3o_server::admin::{self, AdminParts, AdminToken, MetricsPage};
 use s3o_server::audit::Audit;
 use s3o_server::listener;
@@ -89,6 +90,8 @@ struct Ground {
     expiry_claims: ExpiryClaims,
     /// The rules of the configuration; a reload replaces them.
     lifecycle_rules: SharedRules,
+    /// How far ahead moments in the catalog can lie; a reload replaces it.
+    longest: Shared<Longest>,
     /// The date that a store last sent.
     store_time: Arc<StoreTime>,
     /// Watches the clock, where this process's clock counts.
@@ -122,6 +125,7 @@ impl Ground {
             drift,
             cleanup_pace: Pace::default(),
             expiry_claims: ExpiryClaims::default(),
+            longest: Shared::new(workers::longest(config)),
             lifecycle_rules: SharedRules::new(config.lifecycle.rules.iter().cloned().collect()),
             store_time: Arc::default(),
             clock_guard: OnceLock::new(),
@@ -181,7 +185,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         tally: Arc::clone(&tally),
         fleet: Arc::clone(&fleet),
         office: queues::open_office(&catalog, &fleet, &identity, &ground),
-        verifier: control::verifier(&catalog, &fleet, &identity),
+        verifier: control::verifier(&catalog, &fleet, &identity, &ground.longest),
         instance: ground.instance,
         cache: cache.clone(),
         clock: Arc::clone(&ground.clock),

@@ -43,5 +43,5 @@ pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use s3o_catalog::FindingSelection;
 pub use schedule::{Kind, Schedule, Scheduled};
 pub use stale_multipart::StaleMultipart;
-pub use verify::{BackendHeld, Checked, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport};
+pub use verify::{BackendHeld, Checked, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport, VerifyScope};
 pub use watchdog::{Watchdog, WatchdogSettings};

@@ -28,6 +28,7 @@ pub async fn a_moment_within_its_setting_stays(scene: &Scene) {
     scene.change("UPDATE cleanup_queue SET due = :now + 86400000", vec![]).await;
     let bucket = scene.bucket("writing").await;
     scene.staged(bucket, "a", 5).await;
+    assert_eq!(scene.catalog.future(&LONGEST).await.expect("a look"), Vec::<String>::new());
     assert_eq!(scene.catalog.end_future(&LONGEST).await.expect("a look"), 0);
 }
 
@@ -36,6 +37,8 @@ pub async fn a_cleanup_due_too_far_ahead_is_due_now(scene: &Scene) {
     awaited(scene).await;
     scene.change("UPDATE cleanup_queue SET due = :now + 86400001, absent_ok_after = NULL", vec![]).await;
     assert_eq!(scene.claim(9).await.1, []);
+    let [shown] = &scene.catalog.future(&LONGEST).await.expect("a look")[..] else { panic!("one row lies ahead") };
+    assert!(shown.starts_with("cleanup ") && shown.ends_with(" is due in 86400 s"), "{shown}");
     assert_eq!(scene.catalog.end_future(&LONGEST).await.expect("changed"), 1);
     assert_eq!(scene.claim(9).await.1.len(), 1);
     scene.change("UPDATE cleanup_queue SET claimed_at = :now + 300001", vec![]).await;

@@ -40,7 +40,7 @@ pub trait Driver: Send + Sync {
     /// without their indexes.
     async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error>;
 
-    /// Faults that the database finds in itself; none where it has no check that can run beside everything else.
+    /// Faults that the database finds in itself, without stopping anything else. It fails where the check is not installed.
     async fn check_integrity(&self) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
     }

@@ -1,24 +1,21 @@
 //! What only locks keep apart: two sessions of PostgreSQL, one of them held up in the middle of its unit. SQLite has one
 //! writer and no such middle.
 
-use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use s3o_model::cleanup::Outcome;
 use s3o_model::content::Location;
 use s3o_model::ids::BucketId;
 use s3o_model::intent::Intent;
 
 use super::Cut::{Guard, Words};
-use super::{Told, behind, broken, safeties, told};
+use super::held_up::{held_up, meet};
+use super::{Told, broken, safeties, told};
 use crate::conformance::scene::sharing::BODY_BYTES;
 use crate::conformance::scene::{LEASE, Scene, Standing, backend};
-use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Audits, Buckets, Cleanups, Condition, Contents, Copies, Driver, Effort, Ended, Error, Identities, Intents, Late,
-    Objects, PartSource, Quotas, Settlement, StaleUploads, Uploads, params,
+    Audits, Buckets, Cleanups, Contents, Copies, Ended, Identities, Intents, Late, Objects, PartSource, Quotas,
+    Settlement, StaleUploads, Uploads,
 };
 
 const OVER: &str = "the limit was exceeded";
@@ -64,93 +61,10 @@ safeties! { [postgres]
         [Guard("ON CONFLICT (dedup_bucket")], [NOT_JOINED];
 }
 
-/// A driver that holds the units of one name up behind one of their statements, for a second.
-struct HeldUp {
-    inner: Arc<dyn Driver>,
-    unit: &'static str,
-    behind: &'static str,
-    pause: &'static str,
-}
-
-#[async_trait]
-impl Driver for HeldUp {
-    async fn write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
-        let place = unit.statements.iter().position(|statement| statement.sql.contains(self.behind));
-        let Some(place) = place.filter(|_| unit.name == self.unit) else { return self.inner.write(unit).await };
-        unit.statements.insert(place + 1, Statement::new(self.pause, vec![]));
-        let mut answers = self.inner.write(unit).await?;
-        answers.remove(place + 1);
-        Ok(answers)
-    }
-
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
-        self.inner.read(query).await
-    }
-
-    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
-        self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        self.inner.stripes()
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
-    }
-}
-
-/// A scene whose unit is held up.
-struct Slow {
-    scene: Scene,
-    /// By which its session is known while it is.
-    mark: String,
-}
-
-impl Deref for Slow {
-    type Target = Scene;
-
-    fn deref(&self) -> &Scene {
-        &self.scene
-    }
-}
-
-fn held_up(scene: &Scene, unit: &'static str, words: &'static str) -> Slow {
-    let mark = scene.content().to_string();
-    let pause = format!("SELECT CAST(pg_sleep(2) AS TEXT) /* {mark} */").leak();
-    Slow { scene: behind(scene, |inner| Arc::new(HeldUp { inner, unit, behind: words, pause })), mark }
-}
-
-impl Slow {
-    async fn is_held_up(&self) -> bool {
-        const ASLEEP: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
-             AND query LIKE '%' || CAST($1 AS TEXT) || '%'";
-        !self.rows(ASLEEP, params![&self.mark]).await.is_empty()
-    }
-}
-
-/// Runs both, the second once the first is held up.
-async fn meet<A, B>(slow: &Slow, held: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
-    let other = async {
-        let held_up = async {
-            while !slow.is_held_up().await {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), held_up).await.expect("the unit has no such statement");
-        other.await
-    };
-    futures_util::future::join(held, other).await
-}
-
 async fn two_stages_meet(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     scene.catalog.set_limit(&backend("disk"), Some(9)).await.expect("set");
-    let slow = held_up(scene, "stage", "s.rest >= 0");
+    let slow = held_up(scene, "stage", "s.rest >= 0").await;
     let (one, other) = (scene.intent(bucket, "a", 5), scene.intent(bucket, "b", 5));
     let (first, second) = meet(&slow, slow.try_stage(&one), scene.try_stage(&other)).await;
     told(first.is_ok() && second.is_ok(), OVER)
@@ -166,7 +80,7 @@ async fn queued(scene: &Scene) -> Intent {
 
 async fn two_claims_meet(scene: &Scene) -> Told {
     queued(scene).await;
-    let slow = held_up(scene, "claim_cleanups", "UPDATE cleanup_queue");
+    let slow = held_up(scene, "claim_cleanups", "UPDATE cleanup_queue").await;
     let (first, second) = meet(&slow, slow.claim(9), scene.claim(9)).await;
     told(first.1.len() + second.1.len() > 1, TWO_HANDS)
 }
@@ -177,7 +91,7 @@ async fn a_settlement_meets_a_freed_claim(scene: &Scene) -> Told {
     let (token, claimed) = scene.claim(9).await;
     let settlements: Vec<Settlement> =
         claimed.iter().map(|row| Settlement { id: row.id, outcome: Outcome::Done }).collect();
-    let slow = held_up(scene, "settle_cleanups", "SELECT id FROM cleanup_queue");
+    let slow = held_up(scene, "settle_cleanups", "SELECT id FROM cleanup_queue").await;
     let other = async {
         scene.catalog.free_stale_claims(Duration::ZERO, scene.token()).await.expect("freed");
         let (token, again) = scene.claim(9).await;
@@ -191,7 +105,7 @@ async fn a_settlement_meets_a_freed_claim(scene: &Scene) -> Told {
 async fn a_requeue_meets_a_settlement(scene: &Scene) -> Told {
     let intent = queued(scene).await;
     let (token, claimed) = scene.claim(9).await;
-    let slow = held_up(scene, "settle_cleanups", "DELETE FROM cleanup_queue");
+    let slow = held_up(scene, "settle_cleanups", "DELETE FROM cleanup_queue").await;
     let remains = Ended::default();
     let (_, again) =
         meet(&slow, slow.settle(token, &claimed, &Outcome::DoneAbsent), scene.catalog.requeue(&intent, &remains)).await;
@@ -203,7 +117,7 @@ async fn a_part_meets_abort(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     let upload = scene.upload(bucket, "a").await;
     let part = scene.staged_part(upload, 1, 5).await;
-    let slow = held_up(scene, "commit_part", "FROM multipart_uploads");
+    let slow = held_up(scene, "commit_part", "FROM multipart_uploads").await;
     let (_, aborted) = meet(&slow, slow.commit_part(&part), scene.catalog.abort_upload(upload)).await;
     aborted.expect("aborted");
     Told::new()
@@ -216,7 +130,7 @@ async fn a_part_meets_a_stale_abort(scene: &Scene) -> Told {
     scene.clock.advance(TIMEOUT + Duration::from_secs(1));
     let content = scene.put(bucket, "b", 5).await;
     let part = scene.part_of(upload, 1, (content, 5), PartSource::Range { offset: 0 });
-    let slow = held_up(scene, "commit_part", "INSERT INTO multipart_parts");
+    let slow = held_up(scene, "commit_part", "INSERT INTO multipart_parts").await;
     let (part, aborted) =
         meet(&slow, slow.catalog.commit_part(part), scene.catalog.abort_stale_upload(upload, TIMEOUT)).await;
     part.expect("acknowledged");
@@ -225,7 +139,7 @@ async fn a_part_meets_a_stale_abort(scene: &Scene) -> Told {
 
 async fn an_upload_meets_the_delete_of_its_bucket(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
-    let slow = held_up(scene, "create_upload", "FROM buckets");
+    let slow = held_up(scene, "create_upload", "FROM buckets").await;
     let (_, deleted) = meet(&slow, slow.upload(bucket, "a"), scene.catalog.delete_bucket(bucket)).await;
     told(deleted.is_ok(), NO_BUCKET)
 }
@@ -233,7 +147,7 @@ async fn an_upload_meets_the_delete_of_its_bucket(scene: &Scene) -> Told {
 /// The freeze is answered while the write is still on its way to its commit.
 async fn a_stage_meets_a_freeze(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
-    let (slow, intent) = (held_up(scene, "stage", "FROM backends"), scene.intent(bucket, "a", 5));
+    let (slow, intent) = (held_up(scene, "stage", "FROM backends").await, scene.intent(bucket, "a", 5));
     let freeze = async {
         scene.catalog.set_frozen(&backend("disk"), Some("another disk")).await.expect("frozen");
         scene.number("SELECT count(*) FROM pending_objects").await
@@ -252,7 +166,7 @@ async fn a_delete_meets_a_promotion(scene: &Scene) -> Told {
     let intent = scene.staged(bucket, "a", 5).await;
     scene.clock.advance(LEASE);
     let token = scene.claim_left(1).await;
-    let slow = held_up(scene, "delete_object", "UPDATE objects SET token");
+    let slow = held_up(scene, "delete_object", "UPDATE objects SET token").await;
     let (_, promoted) = meet(&slow, slow.delete(bucket, "a"), scene.promote(&intent, token)).await;
     promoted.expect("promoted before the delete");
     told(is_there(scene).await, OUTLIVED)
@@ -264,7 +178,7 @@ async fn a_recount_meets_a_copy(scene: &Scene) -> Told {
     // Only a count that is wrong is put right.
     scene.change("UPDATE contents SET ref_count = ref_count + 3", vec![]).await;
     let seen = scene.catalog.confirm_suspects(&[content]).await.expect("counted");
-    let slow = held_up(scene, "commit_copy", "ref_count + 1");
+    let slow = held_up(scene, "commit_copy", "ref_count + 1").await;
     let (copied, recounted) = meet(&slow, slow.copy((content, 5), bucket, "b"), scene.catalog.recount(&seen)).await;
     copied.expect("copied");
     recounted.expect("recounted");
@@ -287,9 +201,9 @@ async fn shared_piece(scene: &Scene, bucket: BucketId) {
 async fn two_expansions_meet(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     shared_piece(scene, bucket).await;
-    let slow = held_up(scene, "expand_joined", "SET ref_count");
+    let slow = held_up(scene, "expand_joined", "SET ref_count").await;
     let expand = |scene: Scene| async move { scene.catalog.expand_joined(Duration::ZERO).await };
-    let (first, second) = meet(&slow, expand(slow.scene.clone()), expand(scene.clone())).await;
+    let (first, second) = meet(&slow, expand((*slow).clone()), expand(scene.clone())).await;
     first.and(second).expect("steps");
     Told::new()
 }
@@ -299,7 +213,7 @@ async fn a_write_meets_the_last_delete(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     scene.share(bucket, "a", 1).await;
     let put = scene.shared_put_of(&scene.staged(bucket, "b", BODY_BYTES).await, 1);
-    let slow = held_up(scene, "delete_object", "SET state = 'condemned'");
+    let slow = held_up(scene, "delete_object", "SET state = 'condemned'").await;
     let (deleted, written) = meet(&slow, slow.delete(bucket, "a"), scene.catalog.commit_put(put)).await;
     assert!(deleted);
     written.expect("acknowledged");
@@ -310,7 +224,7 @@ async fn a_pin_meets_the_last_delete(scene: &Scene) -> Told {
     let bucket = scene.bucket("house").await;
     scene.share(bucket, "a", 1).await;
     let pin = scene.pin_of(bucket, "b", 1);
-    let slow = held_up(scene, "delete_object", "SET state = 'condemned'");
+    let slow = held_up(scene, "delete_object", "SET state = 'condemned'").await;
     let (deleted, pinned) = meet(&slow, slow.delete(bucket, "a"), scene.catalog.pin(&pin)).await;
     assert!(deleted);
     pinned.expect("a look");
@@ -323,7 +237,7 @@ async fn a_suspicion_meets_a_write(scene: &Scene) -> Told {
     let content = scene.share(bucket, "a", 1).await;
     let copy = Location { backend: backend("disk"), physical_key: scene.places(content).await.remove(0).0 };
     let put = scene.shared_put_of(&scene.staged(bucket, "b", BODY_BYTES).await, 1);
-    let slow = held_up(scene, "commit_put", "'dedup', :now, :now FROM object_locations");
+    let slow = held_up(scene, "commit_put", "'dedup', :now, :now FROM object_locations").await;
     let (written, told) = meet(&slow, slow.catalog.commit_put(put), scene.catalog.suspect(content, &copy)).await;
     written.expect("acknowledged");
     assert!(told.expect("told"));
@@ -337,7 +251,7 @@ async fn two_makers_of_one_content_meet(scene: &Scene) -> Told {
     for name in ["a", "b"] {
         puts.push(scene.shared_put_of(&scene.staged(bucket, name, BODY_BYTES).await, 1));
     }
-    let slow = held_up(scene, "commit_put", "INSERT INTO contents");
+    let slow = held_up(scene, "commit_put", "INSERT INTO contents").await;
     let (other, held) = (puts.remove(1), puts.remove(0));
     let (first, second) = meet(&slow, slow.catalog.commit_put(held), scene.catalog.commit_put(other)).await;
     first.expect("acknowledged");

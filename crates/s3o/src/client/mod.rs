@@ -260,9 +260,12 @@ pub struct LifecycleCommand {
 pub struct VerifyCommand {
     #[command(flatten)]
     client: Client,
-    /// List every backend against the catalog, too
+    /// List every backend and compare it with the catalog
     #[arg(long)]
     deep: bool,
+    /// Let the database check its own tables and indexes; PostgreSQL needs the extension amcheck for it
+    #[arg(long)]
+    catalog: bool,
 }
 
 /// Shows what the lifecycle rules would remove.
@@ -274,7 +277,7 @@ pub fn lifecycle(command: &LifecycleCommand) -> Result<(), Failure> {
 /// Checks the invariants.
 pub fn verify(command: &VerifyCommand) -> Result<(), Failure> {
     let connection = Connection::open(&command.client)?;
-    verify::run(&connection, command.deep, command.client.json)
+    verify::run(&connection, command)
 }
 
 /// Shows how the whole is.

@@ -4,15 +4,17 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::VerifyCommand;
 use super::connection::Connection;
 use super::table::{Table, bytes, cell};
 use crate::cli::Failure;
 
 /// Checks the invariants; anything but "all checked, all hold" is a failure of the command.
-pub fn run(connection: &Connection, deep: bool, json: bool) -> Result<(), Failure> {
-    let query: &[(&str, &str)] = if deep { &[("deep", "true")] } else { &[] };
-    let report = connection.post_watched(&["verify"], query, tell)?;
-    if json {
+pub fn run(connection: &Connection, command: &VerifyCommand) -> Result<(), Failure> {
+    let wanted = [("deep", command.deep), ("catalog", command.catalog)];
+    let query: Vec<(&str, &str)> = wanted.into_iter().filter(|(_, is)| *is).map(|(name, _)| (name, "true")).collect();
+    let report = connection.post_watched(&["verify"], &query, tell)?;
+    if command.client.json {
         println!("{report}");
     } else {
         print!("{}", render(&report));

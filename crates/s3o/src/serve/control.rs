@@ -5,11 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use s3o_backend::Fleet;
 use s3o_cache::Cache;
-use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, DeadLetters as _, OldestDue, Quotas as _};
+use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, DeadLetters as _, Longest, OldestDue, Quotas as _};
 use s3o_model::clock::Clock;
 use s3o_model::ids::InstanceId;
 use s3o_model::names::BackendName;
 use s3o_model::quota::Books;
+use s3o_model::shared::Shared;
 use s3o_server::admin::{
     AcceptError, BackendControl, BackendStatus, BucketStatus, CacheStatus, ClockControl, ClockState, ClockStatus,
     OldestDueStatus, QueueStatus, Readiness, ReadyReport, SharedHealth, Status, StatusSource, VerifyControl,
@@ -17,6 +18,7 @@ use s3o_server::admin::{
 };
 use s3o_workers::{
     AcceptAnswer, ClockGuard, DeadLetterOffice, Error, Identity, Runner, SharedRules, Verifier, VerifierParts,
+    VerifyScope,
 };
 use serde_json::Value;
 
@@ -52,12 +54,19 @@ pub struct Controls {
 }
 
 /// What checks the invariants of this catalog and these backends.
-pub fn verifier(catalog: &Arc<Catalog>, fleet: &Arc<Fleet>, identity: &Arc<Identity>) -> Verifier {
+pub fn verifier(
+    catalog: &Arc<Catalog>,
+    fleet: &Arc<Fleet>,
+    identity: &Arc<Identity>,
+    longest: &Shared<Longest>,
+) -> Verifier {
     Verifier::new(VerifierParts {
         verification: catalog.clone(),
         quotas: catalog.clone(),
         fleet: Arc::clone(fleet),
         identity: Arc::clone(identity),
+        ahead: catalog.clone(),
+        longest: longest.clone(),
     })
 }
 
@@ -228,8 +237,8 @@ impl ClockControl for Controls {
 
 #[async_trait]
 impl VerifyControl for Controls {
-    async fn verify(&self, deep: bool) -> Value {
-        serde_json::to_value(self.verifier.verify(deep).await).expect("a report always serialises")
+    async fn verify(&self, scope: VerifyScope) -> Value {
+        serde_json::to_value(self.verifier.verify(scope).await).expect("a report always serialises")
     }
 
     fn progress(&self) -> Value {

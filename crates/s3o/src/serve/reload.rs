@@ -74,6 +74,7 @@ impl Reload {
         for backend in self.fleet.backends() {
             self.fleet.suspect(backend.name());
         }
+        self.ground.longest.replace(workers::longest(&config));
         self.tally.resettle(config.cleanup.multipart_stale_timeout);
         self.runner.replace(workers::all(&workers::Parts {
             config: &config,

@@ -158,7 +158,7 @@ fn watchdog(parts: &Parts<'_>) -> Scheduled {
 const AHEAD_SLACK: Duration = Duration::from_mins(10);
 
 /// How far ahead moments in the catalog can lie.
-fn longest(config: &Config) -> Longest {
+pub(super) fn longest(config: &Config) -> Longest {
     let absence = config.intents.late_write_window + config.intents.min_age + AHEAD_SLACK;
     Longest {
         due: config.cleanup.retries.backoff.max.max(absence) + AHEAD_SLACK,

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use s3o_model::cleanup::Selection;
 use s3o_model::ids::DeadLetterId;
-use s3o_workers::{Bounds, Disposal, Disposed, FindingSelection};
+use s3o_workers::{Bounds, Disposal, Disposed, FindingSelection, VerifyScope};
 use serde_json::Value;
 
 use super::status::Status;
@@ -136,7 +136,7 @@ pub trait LifecycleControl: Send + Sync {
 #[async_trait]
 pub trait VerifyControl: Send + Sync {
     /// Checks everything that can be checked now; `deep` lists the backends too.
-    async fn verify(&self, deep: bool) -> Value;
+    async fn verify(&self, scope: VerifyScope) -> Value;
 
     /// How far a verification has come.
     fn progress(&self) -> Value;

@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use s3o_model::clock::SystemClock;
 use s3o_model::entropy::SystemEntropy;
+use s3o_workers::VerifyScope;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -150,8 +151,8 @@ impl LifecycleControl for House {
 
 #[async_trait]
 impl VerifyControl for House {
-    async fn verify(&self, deep: bool) -> Value {
-        json!({"holds": true, "deep": deep})
+    async fn verify(&self, scope: VerifyScope) -> Value {
+        json!({"holds": true, "deep": scope.deep, "catalog": scope.catalog})
     }
 
     fn progress(&self) -> Value {
@@ -295,9 +296,15 @@ async fn workers_are_paused_and_resumed() {
 #[tokio::test]
 async fn verification_is_as_deep_as_it_is_asked_to_be() {
     let house = Arc::new(House::default());
-    for (query, deep) in [("", false), ("?deep=true", true), ("?deep=false", false)] {
+    let cases = [
+        ("", (false, false)),
+        ("?deep=true", (true, false)),
+        ("?catalog=true", (false, true)),
+        ("?deep=false&catalog=true", (false, true)),
+    ];
+    for (query, (deep, catalog)) in cases {
         let answer = parsed(ask(&house, "POST", &format!("/admin/api/verify{query}"), BEARER).await);
-        assert_eq!(answer, json!({"holds": true, "deep": deep}));
+        assert_eq!(answer, json!({"holds": true, "deep": deep, "catalog": catalog}));
     }
     assert_eq!(ask(&house, "POST", "/admin/api/verify?deep=very", BEARER).await.0, StatusCode::BAD_REQUEST);
     assert_eq!(parsed(ask(&house, "GET", "/admin/api/verify", BEARER).await), json!({"running": false}));

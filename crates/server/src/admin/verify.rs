@@ -3,27 +3,19 @@
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use serde::Deserialize;
+use s3o_workers::VerifyScope;
 use serde_json::Value;
 
 use super::AdminParts;
 use super::error::AdminError;
 
-/// How thoroughly.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Wanted {
-    #[serde(default)]
-    deep: bool,
-}
-
 /// Checks everything and answers with what was found.
 pub async fn run(
     State(parts): State<AdminParts>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    scope: Result<Query<VerifyScope>, QueryRejection>,
 ) -> Result<Json<Value>, AdminError> {
-    let Query(wanted) = wanted?;
-    Ok(Json(parts.verify.verify(wanted.deep).await))
+    let Query(scope) = scope?;
+    Ok(Json(parts.verify.verify(scope).await))
 }
 
 /// How far a verification has come.

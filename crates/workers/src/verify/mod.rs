@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Check, Quotas, Verification, checks};
+use s3o_catalog::{Ahead, Check, Longest, Quotas, Verification, checks};
 use s3o_model::names::BackendName;
+use s3o_model::shared::Shared;
 use s3o_model::verify::Invariant;
+use serde::Deserialize;
 
 use crate::Error;
 use crate::identity::Identity;
@@ -27,6 +29,8 @@ pub use report::{BackendHeld, Checked, Unchecked, VerifyReport};
 /// How many rows one question is about: a statement holds its moment no longer than these take.
 const ROWS_MAX: usize = 2000;
 const COUNTERS: &str = "counters equal the sums of their rows";
+const DATABASE: &str = "the database finds no fault in its own tables and indexes";
+const MOMENTS: &str = "no row waits for a moment further ahead than any setting";
 
 fn failed(backend: &SharedBackend, source: s3o_backend::Error) -> Error {
     Error::Backend { backend: backend.name().clone(), source }
@@ -42,6 +46,25 @@ pub struct VerifierParts {
     pub fleet: Arc<Fleet>,
     /// Whether the backends still are who they were.
     pub identity: Arc<Identity>,
+    /// Moments that lie ahead.
+    pub ahead: Arc<dyn Ahead>,
+    /// How far ahead moments can lie by the settings.
+    pub longest: Shared<Longest>,
+}
+
+/// What is checked beside the rows of the catalog.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerifyScope {
+    /// The backends are listed and compared with the catalog.
+    pub deep: bool,
+    /// The database checks its own tables and indexes.
+    pub catalog: bool,
+}
+
+impl VerifyScope {
+    /// The rows of the catalog and the backends.
+    pub const DEEP: Self = Self { deep: true, catalog: false };
 }
 
 /// Verifies the invariants.
@@ -65,16 +88,28 @@ impl Verifier {
         self.progress.view()
     }
 
-    /// Checks everything that can be checked now; `deep` lists the backends too.
-    pub async fn verify(&self, deep: bool) -> VerifyReport {
+    /// Checks everything in the scope that can be checked now.
+    pub async fn verify(&self, scope: VerifyScope) -> VerifyReport {
         let _alone = self.alone.lock().await;
         let _running = self.progress.running();
-        let mut report = VerifyReport { deep, ..VerifyReport::default() };
+        let mut report = VerifyReport { deep: scope.deep, ..VerifyReport::default() };
+        if scope.catalog {
+            self.check_database(&mut report).await;
+        }
         self.check_catalog(&mut report).await;
-        if deep {
+        if scope.deep {
             self.check_backends(&mut report).await;
         }
         report.close()
+    }
+
+    /// Has the database check itself: damage there makes every other answer doubtful.
+    async fn check_database(&self, report: &mut VerifyReport) {
+        self.progress.begin(DATABASE);
+        match self.parts.verification.integrity().await {
+            Ok(faults) => report.note(Invariant::I1, DATABASE, faults),
+            Err(error) => report.leave_out("database", &error),
+        }
     }
 
     /// Asks the catalog everything; one that is away is not asked again.
@@ -87,6 +122,11 @@ impl Verifier {
         self.progress.begin(COUNTERS);
         match self.parts.verification.drifted().await {
             Ok(drifted) => report.note(Invariant::I7, COUNTERS, drifted),
+            Err(error) => return report.leave_out("catalog", &error),
+        }
+        let longest = *self.parts.longest.current();
+        match self.parts.ahead.future(&longest).await {
+            Ok(rows) => report.note(Invariant::I11, MOMENTS, rows),
             Err(error) => report.leave_out("catalog", &error),
         }
     }

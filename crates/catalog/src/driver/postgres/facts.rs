@@ -3,12 +3,13 @@
 mod condemned_lately;
 mod explained;
 mod held_snapshot;
+mod integrity;
 mod tables;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 
 use super::{Postgres, PostgresOptions};
 use crate::conformance::scene::{Scene, clock};
@@ -18,13 +19,17 @@ fn url() -> String {
     std::env::var("S3O_TEST_POSTGRES_URL").expect("S3O_TEST_POSTGRES_URL names no server: run through make test")
 }
 
-async fn fresh_schema() -> String {
+/// A session of the test's own, with this schema.
+pub(crate) async fn session(schema: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("a server");
-    let talking = tokio::spawn(connection);
+    tokio::task::spawn(connection);
+    client.batch_execute(&format!("SET search_path = {schema}")).await.expect("a schema");
+    client
+}
+
+async fn fresh_schema() -> String {
     let name = format!("fact_{}", uuid::Uuid::now_v7().as_simple());
-    client.batch_execute(&format!("CREATE SCHEMA {name}")).await.expect("a schema");
-    drop(client);
-    talking.await.expect("a task").expect("a connection");
+    session("public").await.batch_execute(&format!("CREATE SCHEMA {name}")).await.expect("a schema");
     name
 }
 

@@ -4,6 +4,7 @@
 mod dialect;
 #[cfg(test)]
 pub(crate) mod facts;
+mod integrity;
 mod migrate;
 mod reason;
 mod run;
@@ -147,6 +148,10 @@ impl Driver for Postgres {
         let (first, second) = run::both_ways(self.connection().await?, &self.dialect, queries, self.now()).await?;
         self.rows_read.fetch_add((first.len() + second.len()) as u64, Ordering::Relaxed);
         Ok((first, second))
+    }
+
+    async fn check_integrity(&self) -> Result<Vec<String>, Error> {
+        integrity::check(&self.connection().await?).await
     }
 
     fn condition(&self) -> Condition {

@@ -1,7 +1,8 @@
 //! What letting go of content costs behind much that was condemned within the last hour, while the database still
 //! believes that nothing is.
 
-use super::explained::{Explained, explained, session};
+use super::explained::{Explained, explained};
+use super::session;
 use crate::Expiries;
 use crate::conformance::scene::Scene;
 

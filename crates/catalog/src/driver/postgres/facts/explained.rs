@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio_postgres::{Client, NoTls};
 
 use super::{Postgres, PostgresOptions, fresh_schema, url};
 use crate::conformance::scene::{Scene, clock};
@@ -18,6 +17,11 @@ pub(super) struct Explained {
 }
 
 impl Explained {
+    /// The catalog itself.
+    pub(super) fn inner(&self) -> &Postgres {
+        &self.inner
+    }
+
     /// What was touched since it was asked last.
     pub(super) fn spent(&self) -> u64 {
         std::mem::take(&mut *self.buffers.lock().expect("a lock"))
@@ -84,12 +88,4 @@ pub(super) async fn explained() -> (Scene, Arc<Explained>, String) {
     let inner = Postgres::open(&options).await.expect("a catalog");
     let driver = Arc::new(Explained { inner, buffers: Mutex::default() });
     (Scene::over(driver.clone(), clock(), ()), driver, schema)
-}
-
-/// A session of its own in that schema.
-pub(super) async fn session(schema: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("a server");
-    tokio::task::spawn(connection);
-    client.batch_execute(&format!("SET search_path = {schema}")).await.expect("a schema");
-    client
 }

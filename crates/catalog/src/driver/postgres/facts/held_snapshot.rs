@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::explained::{Explained, explained, session};
+use super::explained::{Explained, explained};
+use super::session;
 use crate::conformance::scene::{Scene, backend, clock};
 use crate::{Ages, Cleanups};
 

@@ -1,6 +1,7 @@
 //! What must be read from tables themselves is not read from their indexes.
 
-use super::explained::{explained, session};
+use super::explained::explained;
+use super::session;
 use crate::audits::BY_TABLE;
 use crate::unit::Statement;
 use crate::{Driver, params};
