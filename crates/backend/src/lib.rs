@@ -233,8 +233,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Opens what the configured place leads to now. Only for who lets nothing be written there
-    /// before the identity was compared.
+    /// Opens what the configured place leads to now. The caller must prevent writes there until it has
+    /// compared the identity.
     async fn reopen_place(&self) -> Result<(), Error> {
         Ok(())
     }

@@ -39,7 +39,7 @@ pub struct ClaimedCleanups {
     pub at: Timestamp,
     /// How long the first of them had been due.
     pub waited: Duration,
-    /// Rows that are cleanups no more: a location or an open write names their key. A finding tells of each.
+    /// Rows that are cleanups no more: a location or an open write names their key. A finding reports each.
     pub named: Vec<Cleanup>,
 }
 

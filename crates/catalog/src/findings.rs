@@ -1,4 +1,4 @@
-//! Findings: what was seen and needs a person. Rows are written by the units that see something; this only reads them.
+//! Findings: conditions that an operator must resolve. The units that detect them write the rows; this file reads them.
 
 use async_trait::async_trait;
 use s3o_model::clock::Timestamp;

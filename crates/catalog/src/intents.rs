@@ -93,7 +93,7 @@ pub trait Intents: Send + Sync {
     /// the same write that is in doubt, and so tells whether that commit happened.
     async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error>;
 
-    /// Which of these writes still have intents. It waits for whoever is about to resolve one.
+    /// Which of these writes still have intents. It waits for transactions that are about to resolve one.
     async fn announced(&self, writes: &[WriteId]) -> Result<Vec<WriteId>, Error>;
 
     /// Queues the bytes of a write that was fenced, again, now that the write has ended. Nothing

@@ -51,7 +51,7 @@ struct Own {
     leases: Leases,
 }
 
-/// What a body asks about the lease that it is written under. Without a lease nobody can take the write away.
+/// The state of a lease, for the body that is written under it. A write without a lease cannot be fenced.
 #[derive(Clone, Default)]
 pub struct Watch(Option<(Arc<Entry>, Arc<dyn Clock>)>);
 
@@ -69,7 +69,7 @@ impl Watch {
     }
 
     /// Whether the writer may take the last step, the one that makes its bytes appear. Cleanups look for the bytes of
-    /// a lost write for a bounded time; bytes that appeared after it would be found by nobody.
+    /// a lost write for a bounded time; no cleanup would find bytes that appeared after it.
     #[must_use]
     pub fn may_finish(&self) -> bool {
         let Some((entry, clock)) = &self.0 else { return true };
@@ -79,7 +79,7 @@ impl Watch {
 }
 
 impl Lease {
-    /// For a write that nobody else knows of: nobody can take it away.
+    /// For a write that is not announced, which no other process can fence.
     #[must_use]
     pub const fn unneeded() -> Self {
         Self(None)

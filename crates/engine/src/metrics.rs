@@ -38,7 +38,7 @@ pub struct IntentMetrics {
     left: Arc<Notify>,
 }
 
-/// A resolution that the catalog was asked for. If nobody learns the answer, it is looked up later.
+/// A resolution that the catalog was asked for. If its answer is lost, the outcome is looked up later.
 #[derive(Debug)]
 pub struct Resolving<'a> {
     metrics: &'a IntentMetrics,
@@ -102,7 +102,7 @@ impl IntentMetrics {
         }
     }
 
-    /// Whoever fenced this write counts what becomes of it.
+    /// The process that fenced this write counts its end.
     pub(crate) fn fenced(&self, write: WriteId) {
         self.ledger.ended(write);
     }

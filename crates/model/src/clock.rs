@@ -70,7 +70,7 @@ pub trait Clock: Send + Sync {
     /// The present moment, as the wall clock shows it.
     fn now(&self) -> Timestamp;
 
-    /// The time since the machine started, suspended time included. Nobody can set this clock.
+    /// The time since the machine started, suspended time included. This clock cannot be set.
     fn since_boot(&self) -> Duration;
 
     /// What both clocks show at one moment. A process that was stopped between the two reads reads again, or the clocks
@@ -95,7 +95,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What both clocks show after this duration, if nobody sets the wall clock.
+    /// What both clocks show after this duration, if the wall clock is not set.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self { wall: self.wall.after(duration), boot: self.boot.saturating_add(duration) }

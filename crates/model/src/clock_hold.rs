@@ -152,7 +152,7 @@ fn may_be_ahead(seen: &Observation) -> bool {
     seen.newest.is_some_and(|newest| seen.reading.wall.since(newest) > STEADY)
 }
 
-/// Who says that the wall clock is right.
+/// The source that confirms the wall clock, if there is one.
 fn confirmed_by(seen: &Observation) -> Option<&'static str> {
     let agrees = |store| is_near(store, seen.reading.wall);
     if seen.is_synchronised {

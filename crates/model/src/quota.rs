@@ -28,7 +28,6 @@ impl Books {
     /// What is still free; `None` means no limit.
     #[must_use]
     pub fn available_bytes(&self) -> Option<u64> {
-        let taken = self.used_bytes.saturating_add(self.orphan_bytes).saturating_add(self.reserved_bytes);
-        self.limit_bytes.map(|limit| limit.saturating_sub(taken))
+        self.free_bytes().map(|free| free.saturating_sub(self.reserved_bytes))
     }
 }

@@ -46,7 +46,7 @@ pub enum Command {
     Cleanup(CleanupCommand),
     /// Show, retry or discard the dead letters of a running server
     Dlq(DlqCommand),
-    /// List what a running server found and a person must decide
+    /// List the conditions of a running server that an operator must resolve
     Findings(FindingsCommand),
     /// Show what the lifecycle rules of a running server would remove
     Lifecycle(LifecycleCommand),

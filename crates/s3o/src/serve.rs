@@ -57,7 +57,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// How long the start waits for backends to answer.
 const ATTACH_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// Serves until it is told to stop; `hang_ups` were taken by [`take_sighup`].
+/// Serves until SIGTERM or SIGINT; `hang_ups` is the SIGHUP stream of [`take_sighup`].
 pub fn run(arguments: &Serve, hang_ups: Signal) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;

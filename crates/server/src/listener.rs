@@ -130,7 +130,7 @@ where
                 tracing::debug!(%error, "connection ended early");
             }
         }
-        () = open.handle().ended() => tracing::debug!("connection ended to make room for others"),
+        () = open.handle().ended() => tracing::debug!("connection closed to free capacity"),
     }
 }
 

@@ -164,7 +164,7 @@ fn note(report: &mut Report, cleanup: &Row, outcome: &Outcome) {
 
 /// Rows contradict each other: what a cleanup was about to delete, another row needs.
 fn note_named(report: &mut Report, cleanup: &Row) {
-    tracing::error!(backend = %cleanup.backend, physical_key = cleanup.physical_key, "a cleanup names bytes in use: not deleted");
+    tracing::error!(backend = %cleanup.backend, physical_key = cleanup.physical_key, "cleanup names bytes in use, not deleted");
     report.count_at("still_named", &cleanup.backend);
     let event = Event::new("cleanup_queue.still_named");
     let event = event.at(&cleanup.backend, &cleanup.physical_key, cleanup.size_bytes);

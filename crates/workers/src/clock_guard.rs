@@ -11,7 +11,7 @@ use s3o_model::clock_hold::{Change, ClockJudge, Hold, Observation, StoreTime};
 
 use crate::Error;
 
-/// How often the clock is looked at.
+/// How often the clock is checked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the present time is noted in the catalog.
 const NOTE_INTERVAL: Duration = Duration::from_mins(1);
@@ -22,16 +22,16 @@ pub trait KernelClock: Send + Sync {
     fn is_synchronised(&self) -> bool;
 }
 
-/// Is informed when what time decides has to wait, and when it no longer has to.
+/// Is notified when work that depends on the clock is paused and when it continues.
 pub trait ClockAlarm: Send + Sync {
-    /// It has to wait.
+    /// The work is paused for this reason.
     fn clock_frozen(&self, reason: &str);
 
-    /// It no longer has to.
+    /// The work continues, because this source confirmed the clock.
     fn clock_accepted(&self, witness: &str);
 }
 
-/// Nobody.
+/// Discards every notification; for tests.
 impl ClockAlarm for () {
     fn clock_frozen(&self, _reason: &str) {}
 
@@ -94,11 +94,11 @@ impl ClockGuard {
         };
         match change {
             Some(Change::Held(Hold { reason, .. })) => {
-                tracing::warn!(reason, "expiry, lifecycle, stale uploads and graces wait: the clock is in doubt");
+                tracing::warn!(reason, "clock not trusted, expiry, lifecycle, stale uploads and grace periods paused");
                 self.parts.alarm.clock_frozen(&reason);
             }
             Some(Change::Released(witness)) => {
-                tracing::info!(witness, "the clock is trusted again");
+                tracing::info!(witness, "clock trusted again");
                 self.parts.alarm.clock_accepted(witness);
             }
             None => {}
@@ -122,7 +122,7 @@ impl ClockGuard {
         Ok(())
     }
 
-    /// Takes the clock for right, on an operator's word; says what was held.
+    /// Trusts the clock because an operator confirmed it; returns the hold that this ended.
     pub async fn accept(&self) -> Result<Option<Hold>, Error> {
         let newest = self.parts.notes.newest_time().await?;
         let held = {
@@ -140,7 +140,7 @@ impl ClockGuard {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             if let Err(error) = self.observe().await {
-                tracing::warn!(%error, "the newest time in the catalog could not be read or noted");
+                tracing::warn!(%error, "newest time in the catalog not read or recorded");
             }
         }
     }

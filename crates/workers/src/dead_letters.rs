@@ -145,7 +145,7 @@ impl DeadLetterOffice {
     }
 
     async fn discard(&self, letters: &[DeadLetter], force: bool) -> Result<Disposed, Error> {
-        // Before anybody looks, as for cleanups: a late write may land behind a look that takes long.
+        // Read before the backends are queried, as for cleanups: a late write may arrive during a long query.
         let now = self.letters.present().await?;
         let found = self.look(letters).await?;
         let (mut discards, mut kept) = (Vec::new(), Vec::new());

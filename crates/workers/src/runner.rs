@@ -69,7 +69,7 @@ pub trait RunObserver: Send + Sync {
     async fn observed(&self, run: &RunReport);
 }
 
-/// Nobody.
+/// Discards every notification; for tests and tools that run no server.
 #[async_trait]
 impl RunObserver for () {
     async fn happened(&self, _worker: &'static str, _run_id: &str, _events: Vec<Event>) {}

@@ -52,7 +52,7 @@ impl Worker for Watchdog {
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         let ended = self.ahead.end_future(&self.settings.longest).await?;
         if ended > 0 {
-            tracing::warn!(rows = ended, "rows waited for moments further ahead than any setting: a clock was ahead");
+            tracing::warn!(rows = ended, "rows with times too far in the future made due, a clock was ahead");
             report.count("ahead", ended as u64);
         }
         let token = ClaimToken::new(self.ids.fresh());

@@ -47,8 +47,7 @@ pub async fn read_found(backend: &dyn Backend, known: &Known) -> Result<Found, E
     Ok(Found { identity, has_current_mark })
 }
 
-/// Creates the object of a mark. One that is there is left alone: its bytes are the same whoever
-/// writes them.
+/// Creates the object of a mark. An existing one is kept: every instance would write the same bytes.
 pub async fn create_mark(backend: &dyn Backend, identity: &Identity) -> Result<(), Error> {
     let key = mark_key(&identity.mark);
     match backend.read_own(&key).await? {

@@ -1,7 +1,7 @@
 //! Reference counts beside the rows that refer: compared page by page, confirmed by reading whole tables, and repaired.
 //!
 //! A count is lowered only to what an index and the table itself agree on. An index can be damaged and lead to fewer
-//! rows than there are; whoever believed it would delete bytes that objects refer to.
+//! rows than there are; a repair that relied on it would delete bytes that objects refer to.
 
 use std::collections::HashMap;
 
@@ -131,7 +131,7 @@ pub(super) async fn recount(catalog: &Catalog, suspects: &[Confirmed]) -> Result
     let ids: Vec<ContentId> = suspects.iter().map(|suspect| suspect.content).collect();
     let seen: Vec<_> = suspects.iter().map(|suspect| (suspect.content, suspect.counted, suspect.found)).collect();
     let mut unit = Unit::new("recount");
-    // Who changes a count holds its content: what is counted below is what everybody else has done.
+    // Every change of a count locks its content, so the counts below include all committed changes.
     unit.run("SELECT id FROM contents WHERE id IN TEXTS($1) ORDER BY id /*lock*/", params![json(&ids)]);
     let put_right = unit.run(RECOUNT, params![json(&seen)]);
     let answers = catalog.write(unit).await?;

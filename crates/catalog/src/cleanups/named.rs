@@ -1,5 +1,5 @@
 //! Claimed cleanups whose key a location or an open write names as well. A physical key is named once, so rows
-//! contradict each other there; the bytes stay, and a finding tells of them.
+//! contradict each other there; the bytes stay, and a finding reports them.
 
 use std::collections::HashSet;
 

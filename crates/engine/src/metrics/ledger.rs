@@ -1,4 +1,4 @@
-//! Which writes of this process have no known end yet, so that each end is counted once, by whoever brought it about.
+//! Writes of this process without a known end, so that each end is counted once, by the process that caused it.
 //!
 //! An answer of the catalog that was lost leaves a doubt: a look at the rows settles it. An intent that is still there
 //! will be counted when it ends; one that is gone has ended as it was meant to.
@@ -47,9 +47,9 @@ pub(super) enum Counted {
 /// What a look at the rows made certain.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Settled {
-    /// The write was announced, and nobody has counted that.
+    /// The write was announced, and that is not counted yet.
     pub announced: bool,
-    /// The write ended so, and nobody has counted that.
+    /// The write ended with this status, and that is not counted yet.
     pub ended: Option<&'static str>,
 }
 

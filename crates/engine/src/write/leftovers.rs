@@ -1,4 +1,4 @@
-//! Bytes that wait to be queued for deletion: the catalog was away when their write came to nothing.
+//! Bytes that wait to be queued for deletion: the catalog was away when their write was abandoned.
 //!
 //! They are counted and audited once and tried again until the catalog has taken them.
 
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Does once again what the catalog did not answer: queues bytes whose write came to nothing, and looks up what
+    /// Does once again what the catalog did not answer: queues bytes of abandoned writes, and looks up what
     /// became of writes. Says whether nothing is left.
     pub async fn finish_leftovers(&self) -> bool {
         let left: Vec<Leftover> = self.leftovers.all().values().cloned().collect();
@@ -86,7 +86,7 @@ impl Engine {
             match self.intents.requeue(&intent, &ended).await {
                 Ok(()) => {
                     self.leftovers.all().remove(&intent.id);
-                    tracing::info!(backend = %intent.backend, physical_key = intent.physical_key, "bytes queued after all");
+                    tracing::info!(backend = %intent.backend, physical_key = intent.physical_key, "bytes queued on retry");
                     self.ring_for_cleanup();
                 }
                 Err(error) => tracing::warn!(%error, intent = %intent.id, "bytes still cannot be queued for deletion"),

@@ -11,7 +11,7 @@ use crate::{Engine, Error};
 pub(crate) enum Fate {
     /// It happened.
     Committed,
-    /// It did not, or nobody can tell and the client must ask again.
+    /// It did not happen, or its outcome is unknown and the client must repeat the request.
     NotCommitted,
     /// It did not, and whatever else was wrong with it: the reaper has taken the write, or may
     /// have, and may have finished it.
@@ -21,19 +21,19 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// What the sender is told of a commit that failed with this error.
+    /// The answer to the client of a commit that failed with this error.
     pub(crate) fn of<T>(self, done: T, error: CatalogError) -> Result<T, Error> {
         match self {
             Self::Committed => Ok(done),
             Self::NotCommitted => Err(error.into()),
             Self::Fenced => Err(CatalogError::Guard(Verdict::Fenced).into()),
-            Self::Stale => Err(Error::Away("the bytes that were there went bad, send them again".to_owned())),
+            Self::Stale => Err(Error::Away("the stored copy is no longer readable, send the body again".to_owned())),
         }
     }
 }
 
 impl Engine {
-    /// Turns the intents of a write that came to nothing into cleanups. If even that fails, the
+    /// Turns the intents of an abandoned write into cleanups. If even that fails, the
     /// lease runs out and the reaper does it.
     pub(super) async fn give_up(&self, staged: &Staged, ended: Ended) -> Fate {
         if !staged.announced {
@@ -51,10 +51,10 @@ impl Engine {
                 self.requeue(staged, ended).await;
                 Fate::Fenced
             }
-            // Nobody can tell whether the reaper has it: whatever was wrong with the commit may be its doing.
+            // Whether the reaper has fenced the write is unknown: it may be why the commit failed.
             Err(error) => {
                 self.metrics.in_doubt(staged.intent.write, "dropped");
-                tracing::warn!(%error, intent = %staged.intent.id, "intent left to the reaper");
+                tracing::warn!(%error, intent = %staged.intent.id, "intent not dropped, leaving it to pending_reaper");
                 Fate::Fenced
             }
         }
@@ -112,7 +112,7 @@ impl Engine {
             }
             Err(error) => {
                 self.metrics.in_doubt(staged.intent.write, "committed");
-                tracing::warn!(%error, intent = %staged.intent.id, "outcome of a commit left to the reaper");
+                tracing::warn!(%error, intent = %staged.intent.id, "commit outcome unknown, leaving it to pending_reaper");
                 Fate::NotCommitted
             }
         }

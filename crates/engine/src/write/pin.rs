@@ -21,7 +21,7 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
-    /// The write.
+    /// The ID under which the write was announced.
     pub(super) const fn write(&self) -> WriteId {
         self.write
     }
@@ -107,7 +107,7 @@ impl Engine {
             Ok(_) => self.metrics.fenced(pinned.write),
             Err(error) => {
                 self.metrics.in_doubt(pinned.write, "dropped");
-                tracing::warn!(%error, write = %pinned.write, "pin left to the reaper");
+                tracing::warn!(%error, write = %pinned.write, "pin not released, leaving it to pending_reaper");
             }
         }
         // The last object may have gone meanwhile.
@@ -132,7 +132,7 @@ impl Engine {
             }
             Err(error) => {
                 self.metrics.in_doubt(pinned.write, "committed");
-                tracing::warn!(%error, write = %pinned.write, "outcome of a commit left to the reaper");
+                tracing::warn!(%error, write = %pinned.write, "commit outcome unknown, leaving it to pending_reaper");
                 Fate::NotCommitted
             }
         }

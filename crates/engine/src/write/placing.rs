@@ -36,7 +36,7 @@ impl Tried {
 }
 
 impl Engine {
-    /// Announces a write on the first backend that has room and was not tried yet.
+    /// Announces a write on the first backend that has free capacity and was not tried yet.
     pub(super) async fn stage(&self, target: &Target<'_>, tried: &Tried) -> Result<Staged, Error> {
         let mut views = self.fleet.views(self.now());
         views.retain(|view| !tried.backends.contains(&view.name));

@@ -25,7 +25,7 @@ pub fn dismiss(connection: &Connection, name: &str, host: &str, json: bool) -> R
     if json {
         println!("{answer}");
     } else {
-        println!("{name}: what {host} found stops no deletes until it finds something else");
+        println!("{name}: the record of {host} stops no deletes until {host} finds something else");
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub enum CatalogAction {
         #[arg(long, value_name = "DIR", default_value = "./s3o-data")]
         data: PathBuf,
     },
-    /// Let repairs go on although rows of the catalog contradict each other, as `s3o status` tells
+    /// Allow repairs although `s3o status` reports that rows of the catalog contradict each other
     Accept,
 }
 

@@ -19,7 +19,7 @@ use crate::cli::Failure;
 pub use catalog::{CatalogCommand, catalog};
 use connection::Connection;
 
-/// What opens the admin API; it never shows.
+/// Admin token. `Debug` does not print it.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -134,7 +134,7 @@ pub enum DlqAction {
     },
 }
 
-/// What was seen and needs a person.
+/// Conditions that an operator must resolve.
 #[derive(Debug, Args)]
 pub struct FindingsCommand {
     #[command(flatten)]
@@ -235,7 +235,7 @@ pub enum BackendAction {
         #[arg(long, value_name = "HASH")]
         found: Option<String>,
     },
-    /// Dismiss what an instance found at a backend, so that it stops no deletes until it finds something else
+    /// Ignore the mismatch that an instance recorded for a backend until the instance finds something else
     Dismiss {
         /// The backend
         name: String,

@@ -90,7 +90,7 @@ fn overdue(ages: &Value) -> String {
 /// Why what time decides waits, if it does.
 fn clock(clock: &Value) -> String {
     match clock["reason"].as_str() {
-        Some(reason) => format!("\nclock: held, {reason}; expiry, lifecycle, stale uploads and graces wait"),
+        Some(reason) => format!("\nclock: held, {reason}; expiry, lifecycle, stale uploads and grace periods paused"),
         None => String::new(),
     }
 }

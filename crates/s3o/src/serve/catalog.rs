@@ -1,4 +1,4 @@
-//! Watching over the catalog itself: its check after the start, what is told when it is damaged, and copies of it.
+//! The catalog itself: its integrity check after the start, reports of damage, and backups.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use serde_json::json;
 
 use super::control::Controls;
 
-/// How long the start waits for the check; a longer one goes on beside requests.
+/// How long the start waits for the check; a longer one continues in the background.
 const CHECK_WAIT_MAX: Duration = Duration::from_secs(2);
 
 const RESTORE: &str = "stop s3o, keep a copy of the catalog's files, restore the newest backup with \
      `s3o catalog restore FILE`, and start again; nothing is deleted until then";
-const ACCEPT: &str = "look at `s3o verify`; `s3o catalog accept` lets quota_audit repair what it confirms";
+const ACCEPT: &str = "run `s3o verify`; `s3o catalog accept` lets quota_audit repair the counts that it confirms";
 
 /// Begins the check and waits for it for a while. What it finds, and any damage later on, is logged and audited.
 pub(super) async fn watch(catalog: &Arc<Catalog>, audit: &Arc<Audit>) {
@@ -35,7 +35,7 @@ pub(super) async fn watch(catalog: &Arc<Catalog>, audit: &Arc<Audit>) {
     });
     let check = tokio::spawn(async move { checked.check().await });
     if tokio::time::timeout(CHECK_WAIT_MAX, check).await.is_err() {
-        tracing::info!("the integrity check of the catalog goes on beside requests");
+        tracing::info!("catalog integrity check continues in the background");
     }
 }
 
@@ -46,7 +46,7 @@ fn tell(integrity: &Integrity, audit: &Audit) {
         Integrity::Damaged(_) => ("catalog.degraded", RESTORE),
     };
     let reason = integrity.reason().unwrap_or_default();
-    tracing::error!(reason, remedy, "the catalog is {}", integrity.as_str());
+    tracing::error!(state = integrity.as_str(), reason, remedy, "catalog not healthy");
     audit.record(event, Cause::Program, "catalog", &json!({"reason": reason, "remedy": remedy}));
 }
 

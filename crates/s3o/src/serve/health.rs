@@ -39,7 +39,7 @@ pub fn readiness(fleet: &Fleet, catalog: bool, now: Timestamp) -> ReadyReport {
         Health::Ok | Health::Frozen(_) | Health::Full { .. } => false,
     };
     let readable = !backends.iter().all(unreadable);
-    let away = (!catalog).then(|| "catalog: away".to_owned());
+    let away = (!catalog).then(|| "catalog: unavailable".to_owned());
     let lacking = backends.iter().filter(|(_, health)| *health != Health::Ok);
     let lacking = lacking.map(|(name, health)| format!("backend {name}: {}", health.as_str()));
     ReadyReport { ready: catalog && readable, unavailable: away.into_iter().chain(lacking).collect() }
@@ -113,7 +113,7 @@ mod tests {
         assert!(!readiness(&fleet, true, late).ready);
         fleet.record_probe(&names[0], Ok(()), late);
         assert!(readiness(&fleet, true, late).ready);
-        assert_eq!(readiness(&fleet, false, late).unavailable[0], "catalog: away");
+        assert_eq!(readiness(&fleet, false, late).unavailable[0], "catalog: unavailable");
         assert!(!readiness(&fleet, false, late).ready);
     }
 

@@ -7,7 +7,7 @@ use crate::cli::Serve;
 use crate::config::{BackendKind, Config, Database};
 use crate::credentials::Credentials;
 
-/// Permission bits of the group and of everybody else.
+/// Permission bits of the group and of all other users.
 const OTHERS: u32 = 0o077;
 
 /// A path with permissions wider than s3o gives to what it creates, and the command that narrows them.

@@ -203,7 +203,7 @@ async fn watch_clock(catalog: &Arc<Catalog>, ground: &Ground) {
         }))
     });
     if let Err(error) = guard.observe().await {
-        tracing::warn!(%error, "the newest time in the catalog could not be read or noted");
+        tracing::warn!(%error, "newest time in the catalog not read or recorded");
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::AdminParts;
 use super::error::AdminError;
 
-/// Copies the catalog, and takes an operator's word for it.
+/// Backs up the catalog, and accepts contradictions in it on request.
 #[async_trait]
 pub trait CatalogControl: Send + Sync {
     /// Writes a whole copy to a file that is not there yet; how many bytes it has, or why there is no copy.
@@ -23,7 +23,7 @@ pub trait CatalogControl: Send + Sync {
     fn accept(&self) -> bool;
 }
 
-/// Where the copy goes.
+/// The file to write.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {

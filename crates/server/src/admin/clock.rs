@@ -1,4 +1,4 @@
-//! Takes the clock for right on request.
+//! Trusts the clock on request.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,7 +10,7 @@ use super::error::AdminError;
 use super::trail::RequestId;
 use crate::audit::Cause;
 
-/// Takes the clock for right, so that what time decides no longer waits.
+/// Trusts the clock, which ends the pause of work that depends on it.
 pub async fn accept(
     State(parts): State<AdminParts>,
     Extension(RequestId(id)): Extension<RequestId>,

@@ -34,7 +34,7 @@ pub trait StatusSource: Send + Sync {
 /// Changes how far the clock is trusted.
 #[async_trait]
 pub trait ClockControl: Send + Sync {
-    /// Takes the clock for right; says why it was in doubt, if it was, or why the catalog did not answer.
+    /// Trusts the clock; returns why it was not trusted, if it was not, or why the catalog did not answer.
     async fn accept(&self) -> Result<Option<String>, String>;
 }
 

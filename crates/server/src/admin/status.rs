@@ -49,9 +49,9 @@ pub struct CatalogStatus {
 /// Whether the clock is trusted; what time decides waits while it is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStatus {
-    /// Whether it is.
+    /// Trusted, held, or not used.
     pub state: ClockState,
-    /// Why it is not.
+    /// Why the clock is not trusted.
     pub reason: Option<String>,
     /// Since when, by the clock that is in doubt.
     pub since: Option<String>,
@@ -61,10 +61,10 @@ pub struct ClockStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockState {
-    /// It is.
+    /// The clock is trusted.
     #[default]
     Ok,
-    /// It is not: expiry, lifecycle, stale uploads and graces wait.
+    /// The clock is not trusted: expiry, lifecycle, stale uploads and grace periods are paused.
     Held,
     /// Only the database's clock counts.
     Database,
@@ -87,7 +87,7 @@ pub struct BackendStatus {
     pub reserved: u64,
     /// Locations on it.
     pub objects: Option<u64>,
-    /// Whether it takes writes.
+    /// Health as the answering instance sees it.
     pub health: Health,
     /// Why it takes no writes.
     pub frozen: Option<String>,
@@ -105,7 +105,7 @@ pub struct BackendStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// It does.
+    /// It answers and takes writes.
     #[default]
     Ok,
     /// It does not answer.

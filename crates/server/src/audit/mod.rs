@@ -151,7 +151,7 @@ impl Audit {
         self.record("backend.dismissed", cause, "admin", &json!({"backend": backend, "host": host}));
     }
 
-    /// Notes that an operator took the clock for right, and why it was in doubt.
+    /// Records that an operator confirmed the clock, and why it was not trusted.
     pub fn clock_accepted_by(&self, held: Option<&str>, cause: Cause<'_>) {
         self.record("clock.accepted", cause, "admin", &json!({"reason": held}));
     }

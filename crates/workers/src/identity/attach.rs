@@ -13,19 +13,19 @@ use super::marks::{Compared, Mismatch};
 use super::{Identity, failed};
 use crate::Error;
 
-/// Why a backend takes no writes while another store at its place was not compared yet.
-const EXCHANGED: &str = "another store is at its place: it is being compared";
+/// Why a backend takes no writes while the identity of another store at its path is not checked yet.
+const EXCHANGED: &str = "another store is at its path; its identity is being checked";
 /// How often an attach is tried for backends that were not reached, and for folders that are frozen.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 /// How often a store is read that is frozen; each read is a paid request.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(30);
-/// After how many attaches disputes of other instances are answered.
+/// One in this many attaches answers the identity records of other instances.
 const ATTACHES_A_DISPUTE: u32 = 15;
 /// How many of the newest locations are looked up.
 pub(super) const NEWEST_MAX: usize = 32;
 
 impl Identity {
-    /// Attaches backends for as long as the process lives, and answers disputes of other instances.
+    /// Attaches backends for as long as the process lives, and answers the identity records of other instances.
     pub async fn watch(&self) {
         let mut attaches: u32 = 0;
         loop {
@@ -33,7 +33,7 @@ impl Identity {
             if attaches.is_multiple_of(ATTACHES_A_DISPUTE)
                 && let Err(error) = self.answer_disputes().await
             {
-                tracing::info!(%error, "disputes about backends are answered later");
+                tracing::info!(%error, "identity records of other instances not answered, retrying");
             }
             attaches = attaches.wrapping_add(1);
             tokio::time::sleep(ATTACH_INTERVAL).await;
@@ -66,7 +66,7 @@ impl Identity {
         let Some(frozen) = self.frozen_reason(name) else {
             let exchanged = backend.place_changed().await;
             if exchanged {
-                tracing::warn!(backend = %name, "another store is at the place of this backend");
+                tracing::warn!(backend = %name, "path of the backend leads to another store");
                 self.parts.fleet.set_frozen(name, Some(EXCHANGED.to_owned()));
             }
             return exchanged;
@@ -158,7 +158,7 @@ impl Identity {
     pub(super) async fn learn_traits(&self, backend: &SharedBackend) -> Result<(), Error> {
         let traits = backend.probe_traits().await.map_err(|source| failed(backend, source))?;
         if let Err(error) = sweep(backend.as_ref(), &traits, self.parts.clock.now()).await {
-            tracing::info!(backend = %backend.name(), %error, "old canaries left for another start");
+            tracing::info!(backend = %backend.name(), %error, "old probe objects not deleted");
         }
         self.parts.fleet.set_traits(backend.name(), traits);
         Ok(())

@@ -1,5 +1,5 @@
-//! Whose the backends are: the marks that tell a wrong disk, a stale clone, a wrong bucket or a
-//! restored catalog from the right one, before anything is written or destroyed.
+//! Identity of the backends: marks that distinguish a wrong disk, a stale clone, a wrong bucket or a
+//! restored catalog from the right one, before anything is written or deleted.
 //!
 //! Each instance decides for itself. Where an instance finds something that does not fit, it takes no
 //! writes there and records what it found; while such a record lives, no instance deletes there.
@@ -29,13 +29,13 @@ pub use accept::{AcceptAnswer, AcceptView, InstanceView};
 
 use crate::{Error, Report, Worker};
 
-/// Hears of backends that are not what the catalog takes them for.
+/// Is notified when this instance freezes a backend.
 pub trait Alarm: Send + Sync {
     /// A backend takes no more writes and deletes.
     fn frozen(&self, backend: &BackendName, reason: &str);
 }
 
-/// Nobody.
+/// Discards every notification; for tests.
 impl Alarm for () {
     fn frozen(&self, _backend: &BackendName, _reason: &str) {}
 }
@@ -68,7 +68,7 @@ pub struct IdentityParts {
     /// The host and the address on which this instance listens: what it finds is recorded under
     /// this name, whichever process finds it.
     pub host: String,
-    /// Who hears of backends that were frozen.
+    /// Is notified when a backend is frozen.
     pub alarm: Arc<dyn Alarm>,
     /// How it works.
     pub settings: IdentitySettings,
@@ -116,7 +116,7 @@ impl Identity {
         }
         match self.check(backend).await {
             Err(Error::Backend { source, .. }) => {
-                tracing::info!(backend = %name, %source, "identity not readable, lane waits");
+                tracing::info!(backend = %name, %source, "backend identity not readable, trying again later");
                 Ok(false)
             }
             checked => checked,

@@ -33,7 +33,7 @@ impl Identity {
         self.record(name, mismatch.found.as_ref(), mismatch.hash(), Some(reason.to_owned())).await
     }
 
-    /// Two catalogs use this backend. Whoever wrote the mark that this one does not know freezes when it
+    /// Two catalogs use this backend. The process that wrote the unknown mark freezes the backend when it
     /// reads that the mark is contested.
     async fn contest(&self, backend: &SharedBackend, found: Option<&Carried>) {
         let Some(found) = found else { return };
@@ -50,7 +50,7 @@ impl Identity {
     pub(super) async fn thaw(&self, name: &BackendName) -> Result<(), Error> {
         let closed = self.parts.records.close_record(name, &self.parts.host).await?;
         if closed {
-            tracing::info!(backend = %name, "record closed: the identity fits");
+            tracing::info!(backend = %name, "identity record closed, the identity matches");
         }
         self.state(name, |state| state.recorded = None);
         self.parts.fleet.set_frozen(name, None);
@@ -83,7 +83,7 @@ impl Identity {
         let disputing = live.into_iter().find(|record| record.reason.is_some() && !record.dismissed);
         if let Some(IdentityRecord { host, reason, .. }) = &disputing {
             let reason = reason.as_deref().unwrap_or_default();
-            tracing::info!(backend = %name, host, reason, "no deletes: an instance finds another store there");
+            tracing::info!(backend = %name, host, reason, "deletes paused, an instance finds another store");
         }
         Ok(disputing.is_some())
     }

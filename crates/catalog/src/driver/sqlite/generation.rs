@@ -1,7 +1,7 @@
 //! The generation of a database: a number that grows with every start, in the database and in a file beside it.
 //!
 //! The file is written first, then the database. Where the file is further ahead than a crash between the two explains,
-//! somebody put an older database in place: it misses objects that were acknowledged. The file also notes a clean stop,
+//! an older database was put in place: it misses objects that were acknowledged. The file also notes a clean stop,
 //! after which no write-ahead log is left: one that lies there belongs to another database.
 
 use std::fs::{File, OpenOptions};
@@ -86,9 +86,9 @@ pub(super) fn begin(database: &Path, connection: &Connection, condition: &Condit
             return Ok(());
         }
         Some(noted) if noted.generation < kept => {
-            tracing::warn!(kept, noted = noted.generation, "the generation beside the catalog is behind: written anew");
+            tracing::warn!(kept, noted = noted.generation, "generation file is behind the catalog, rewriting it");
         }
-        None if kept > 0 => tracing::warn!(kept, "the generation beside the catalog is missing: written anew"),
+        None if kept > 0 => tracing::warn!(kept, "generation file is missing, rewriting it"),
         Some(_) | None => {}
     }
     advance(database, connection, kept.saturating_add(1))
@@ -118,7 +118,7 @@ impl Drop for CleanStop {
         let left = std::fs::metadata(beside(&self.database, "-wal")).is_ok_and(|found| found.len() > 0);
         let Some(last) = noted(&self.database).filter(|_| !left && !self.condition.is_damaged()) else { return };
         if let Err(error) = note(&self.database, Noted { clean: true, ..last }) {
-            tracing::warn!(%error, "the clean stop of the catalog could not be noted");
+            tracing::warn!(%error, "clean shutdown of the catalog not recorded");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::open::connect;
 use super::statement::translate;
 use crate::error::Error;
 
-/// How many faults are told of.
+/// How many faults are reported at most.
 const FAULTS_MAX: usize = 5;
 
 /// What is wrong; nothing, in a database that is whole.
