@@ -9,6 +9,7 @@ use s3o_backend::layers::Fault;
 use s3o_catalog::Intents as _;
 use s3o_catalog::unit::Unit;
 use s3o_engine::Declared;
+use s3o_model::clock::millis_of;
 use s3o_model::etag::Md5;
 use s3o_model::ids::ClaimToken;
 use s3o_model::intent::DeclaredDigests;
@@ -203,7 +204,7 @@ pub async fn a_lost_answer_to_a_commit(safety: Safety) -> Played {
 pub async fn a_write_that_was_given_up(safety: Safety) -> Played {
     let house = House::new(Plan::default()).await;
     if safety.is_off() {
-        house.misled.mislead("stage", Trick::Add(i64::from(u32::MAX)));
+        house.misled.mislead("stage", Trick::Add(millis_of(LEASE)));
     }
     let (catalog, clock) = (Arc::clone(&house.catalog), Arc::clone(&house.clock));
     let meanwhile = async move {

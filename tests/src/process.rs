@@ -258,6 +258,7 @@ impl Parts {
                 stuck_after: self.stuck_after,
                 longest: LONGEST,
             },
+            clock_guard: None,
             cleanup_bell: self.bell.clone(),
         }
     }

@@ -30,7 +30,8 @@ pub struct Longest {
 /// Moments that a clock wrote which was ahead.
 #[async_trait]
 pub trait Ahead: Send + Sync {
-    /// Makes due what waits for a moment further ahead than these; how many rows were changed is returned.
+    /// Makes due what waits for a moment further ahead than these; at most a thousand
+    /// rows of each kind. How many were changed is returned.
     async fn end_future(&self, longest: &Longest) -> Result<usize, Error>;
 
     /// What waits for a moment further ahead than these, a few rows of each kind.
@@ -60,35 +61,43 @@ const FOUND: &str = "SELECT 1 WHERE \
      OR EXISTS (SELECT 1 FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5) \
      OR EXISTS (SELECT 1 FROM cleanup_dlq WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5)";
 
+/// How many rows of each kind one call changes: a whole queue would hold up every writer of SQLite.
+const ROWS_MAX: usize = 1000;
+
 /// The setting that bounds a moment.
 type Bound = fn(&Longest) -> Duration;
 
 /// What ends each kind, and the setting that bounds it.
 const END: [(&str, Bound); 6] = [
     (
-        "UPDATE cleanup_queue SET due = :now WHERE backend_name IN (SELECT name FROM backends) \
-         AND due > :now + $1 AND token IS NULL",
+        "UPDATE cleanup_queue SET due = :now WHERE id IN (SELECT id FROM cleanup_queue \
+         WHERE backend_name IN (SELECT name FROM backends) AND due > :now + $1 AND token IS NULL LIMIT $2)",
         |longest| longest.due,
     ),
     (
         "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL, due = :now \
-         WHERE token IS NOT NULL AND claimed_at > :now + $1",
+         WHERE id IN (SELECT id FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at > :now + $1 LIMIT $2)",
         |longest| longest.claim,
     ),
-    ("UPDATE pending_objects SET lease_until = :now WHERE lease_until > :now + $1", |longest| longest.lease),
+    (
+        "UPDATE pending_objects SET lease_until = :now \
+         WHERE id IN (SELECT id FROM pending_objects WHERE lease_until > :now + $1 LIMIT $2)",
+        |longest| longest.lease,
+    ),
     (
         "UPDATE objects SET deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL \
-         WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at > :now + $1",
+         WHERE (bucket_id, key) IN (SELECT bucket_id, key FROM objects \
+         WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at > :now + $1 LIMIT $2)",
         |longest| longest.deletion,
     ),
     (
-        "UPDATE cleanup_queue SET absent_ok_after = :now + $1 \
-         WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $1",
+        "UPDATE cleanup_queue SET absent_ok_after = :now + $1 WHERE id IN (SELECT id FROM cleanup_queue \
+         WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $1 LIMIT $2)",
         |longest| longest.absence,
     ),
     (
-        "UPDATE cleanup_dlq SET absent_ok_after = :now + $1 \
-         WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $1",
+        "UPDATE cleanup_dlq SET absent_ok_after = :now + $1 WHERE id IN (SELECT id FROM cleanup_dlq \
+         WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $1 LIMIT $2)",
         |longest| longest.absence,
     ),
 ];
@@ -108,7 +117,7 @@ impl Ahead for Catalog {
         }
         let mut unit = Unit::new("end_future");
         for (sql, bound) in END {
-            unit.run(sql, params![millis_of(bound(longest))]);
+            unit.run(sql, params![millis_of(bound(longest)), ROWS_MAX]);
         }
         Ok(self.write(unit).await?.iter().map(|answer| answer.changed).sum())
     }

@@ -3,6 +3,8 @@
 //! Until it has passed, nothing is destroyed for want of a reference. A database that is not whole is damaged; rows that
 //! contradict each other in a whole one are a doubt that an operator may put aside.
 
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::unit::Value;
 use crate::verification::{Check, DRIFTED, checks};
@@ -10,17 +12,30 @@ use crate::{Catalog, Integrity};
 
 /// How many rows one question is about.
 const PAGE: usize = 5000;
+/// When a check that could not be made is made again.
+const CHECK_RETRY: Duration = Duration::from_mins(1);
 
 impl Catalog {
     /// Checks the catalog and notes what was found.
+    /// One that cannot be made now, because the disk is full or files run out, is made again.
     pub async fn check(&self) -> Integrity {
         self.condition.begin_check();
-        match self.contradiction().await {
-            Ok(None) => self.condition.pass_check(),
-            Ok(Some(why)) => self.condition.doubt(&why),
-            Err(error) => self.condition.damage(&format!("the integrity check failed: {error}")),
+        loop {
+            match self.contradiction().await {
+                Ok(None) => self.condition.pass_check(),
+                Ok(Some(why)) => self.condition.doubt(&why),
+                Err(error @ Error::Corrupt(_)) => {
+                    self.condition.damage(&format!("the integrity check failed: {error}"));
+                }
+                Err(error) if !self.condition.is_damaged() => {
+                    tracing::warn!(%error, "catalog not checked, trying again");
+                    tokio::time::sleep(CHECK_RETRY).await;
+                    continue;
+                }
+                Err(_) => {}
+            }
+            return self.condition.integrity();
         }
-        self.condition.integrity()
     }
 
     /// The first contradiction between rows, in a database that is whole.

@@ -62,6 +62,6 @@ impl Findings for Catalog {
              WHERE id > $1 AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) \
              AND (CAST($3 AS TEXT) IS NULL OR kind = $3) ORDER BY id LIMIT $4";
         let params = params![after, which.backend.as_deref(), which.kind.as_deref(), limit];
-        self.read(PAGE, params).await?.iter().map(finding).collect()
+        self.survey(PAGE, params).await?.iter().map(finding).collect()
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use s3o_model::clock::Timestamp;
+use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
 use crate::error::{Error, Verdict};
@@ -59,6 +60,8 @@ pub struct Acceptance<'a> {
     pub hash: &'a str,
     /// The mark to be written next.
     pub next: &'a PlannedMark,
+    /// Content with a later identifier was made by a clock that was ahead, and counts as made after the accept.
+    pub upto: Timestamp,
 }
 
 /// What is known of backends.
@@ -86,9 +89,9 @@ pub trait Identities: Send + Sync {
     /// Freezes a backend, or thaws it.
     async fn set_frozen(&self, name: &BackendName, reason: Option<&str>) -> Result<(), Error>;
 
-    /// The physical keys of the newest locations that are present and younger than the last accept,
-    /// newest first.
-    async fn newest_keys(&self, name: &BackendName, limit: usize) -> Result<Vec<String>, Error>;
+    /// The physical keys of the newest locations that are present, younger than the last accept and no younger than
+    /// `upto`, newest first. All locations of the backend are read for it.
+    async fn newest_keys(&self, name: &BackendName, upto: Timestamp, limit: usize) -> Result<Vec<String>, Error>;
 
     /// Whether a present location names this key.
     async fn is_located(&self, name: &BackendName, physical_key: &str) -> Result<bool, Error>;
@@ -181,13 +184,13 @@ impl Identities for Catalog {
     }
 
     async fn accept_mark(&self, name: &BackendName, acceptance: Acceptance<'_>) -> Result<(), Error> {
-        let Acceptance { expected, hash, next } = acceptance;
+        let Acceptance { expected, hash, next, upto } = acceptance;
         // The next mark that is given up may still be written by a slow process: it is known as a past one.
         let past = with_past(expected, expected.next_mark.clone());
         let mut unit = Unit::new("accept_mark");
         unit.one(
             "UPDATE backends SET next_mark = $2, next_sequence = $3, past_marks = $4, accepted_at = :now, \
-             accepted_content = (SELECT max(content_id) FROM object_locations WHERE backend_name = $1) \
+             accepted_content = (SELECT max(content_id) FROM object_locations WHERE backend_name = $1 AND content_id <= $8) \
              WHERE name = $1 AND COALESCE(mark, '') = $5 AND COALESCE(next_mark, '') = $6 AND NOT EXISTS \
              (SELECT 1 FROM identity_records r WHERE r.backend_name = $1 AND r.hash <> $7 AND \
              COALESCE(r.dismissed_hash, '') <> r.hash AND r.lease_until > :now)",
@@ -199,6 +202,7 @@ impl Identities for Catalog {
                 expected.mark.clone().unwrap_or_default(),
                 expected.next_mark.clone().unwrap_or_default(),
                 hash,
+                ContentId::last_of(upto),
             ],
             Verdict::RunAgain,
         );
@@ -211,12 +215,12 @@ impl Identities for Catalog {
         self.write(unit).await.map(drop)
     }
 
-    async fn newest_keys(&self, name: &BackendName, limit: usize) -> Result<Vec<String>, Error> {
-        // Identifiers of contents begin with their time.
+    async fn newest_keys(&self, name: &BackendName, upto: Timestamp, limit: usize) -> Result<Vec<String>, Error> {
         const NEWEST: &str = "SELECT physical_key FROM object_locations WHERE backend_name = $1 AND state = 'present' \
-             AND content_id > COALESCE((SELECT accepted_content FROM backends WHERE name = $1), '') \
+             AND content_id > COALESCE((SELECT accepted_content FROM backends WHERE name = $1), '') AND content_id <= $3 \
              ORDER BY content_id DESC LIMIT $2";
-        let rows = self.read(NEWEST, params![name, limit]).await?;
+        self.condition.demand_undamaged()?;
+        let rows = self.scan(NEWEST, params![name, limit, ContentId::last_of(upto)]).await?;
         rows.iter().map(|row| row.text(0).map(str::to_owned)).collect()
     }
 

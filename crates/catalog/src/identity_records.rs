@@ -26,13 +26,16 @@ pub struct IdentityRecord {
     pub reason: Option<String>,
     /// Whether an operator dismissed exactly what it found.
     pub dismissed: bool,
+    /// For how long it has found that.
+    pub age: Duration,
 }
 
 /// What hosts found at backends. A record counts until its lease ends.
 #[async_trait]
 pub trait IdentityRecords: Send + Sync {
-    /// Enters what this host found, or renews the lease of its record. A dismissal holds as long as
-    /// the hash stays the same.
+    /// Enters what this host found, or renews the lease of its record. A dismissal holds as long as the hash stays the
+    /// same. A live record of what does not fit is not replaced by one that fits: another instance may run under the same
+    /// name.
     async fn record(&self, backend: &BackendName, record: &IdentityRecord, lease: Duration) -> Result<(), Error>;
 
     /// Removes the record of a host; says whether there was one.
@@ -56,6 +59,7 @@ fn record(row: &Row) -> Result<IdentityRecord, Error> {
         hash: row.text(2)?.to_owned(),
         reason: row.opt_text(3)?.map(str::to_owned),
         dismissed: row.opt_text(4)? == Some(row.text(2)?),
+        age: Duration::from_millis(u64::try_from(row.int(5)?).unwrap_or(0)),
     })
 }
 
@@ -68,7 +72,10 @@ impl IdentityRecords for Catalog {
         unit.run(
             "INSERT INTO identity_records (backend_name, host, found, hash, reason, lease_until, created_at) \
              VALUES ($1, $2, $3, $4, $5, :now + $6, :now) ON CONFLICT (backend_name, host) DO UPDATE SET \
-             found = excluded.found, hash = excluded.hash, reason = excluded.reason, lease_until = excluded.lease_until",
+             created_at = CASE WHEN identity_records.hash = excluded.hash AND identity_records.lease_until > :now \
+             THEN identity_records.created_at ELSE excluded.created_at END, \
+             found = excluded.found, hash = excluded.hash, reason = excluded.reason, lease_until = excluded.lease_until \
+             WHERE excluded.reason IS NOT NULL OR identity_records.reason IS NULL OR identity_records.lease_until <= :now",
             params![backend, host, found, hash, reason.as_ref(), millis_of(lease)],
         );
         self.write(unit).await.map(drop)
@@ -81,7 +88,7 @@ impl IdentityRecords for Catalog {
     }
 
     async fn live_records(&self, backend: &BackendName) -> Result<Vec<IdentityRecord>, Error> {
-        const LIVE: &str = "SELECT host, found, hash, reason, dismissed_hash FROM identity_records \
+        const LIVE: &str = "SELECT host, found, hash, reason, dismissed_hash, :now - created_at FROM identity_records \
              WHERE backend_name = $1 AND lease_until > :now ORDER BY host";
         self.read(LIVE, params![backend]).await?.iter().map(record).collect()
     }

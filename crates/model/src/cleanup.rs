@@ -199,15 +199,19 @@ impl Outcome {
     }
 }
 
-/// Decides what becomes of a cleanup after one attempt.
+/// When a row is looked at again whose absence cannot be judged because the clock is not trusted.
+const UNTRUSTED_CLOCK_REST: Duration = Duration::from_mins(1);
+
+/// Decides what becomes of a cleanup after one attempt; `now` is absent while the clock is not trusted.
 #[must_use]
-pub fn judge(cleanup: &Cleanup, attempt: Attempt, now: Timestamp, retries: &Retries, jitter: f64) -> Outcome {
+pub fn judge(cleanup: &Cleanup, attempt: Attempt, now: Option<Timestamp>, retries: &Retries, jitter: f64) -> Outcome {
     match attempt {
         Attempt::Deleted => Outcome::Done,
         Attempt::Absent => match cleanup.absent_ok_after {
             // The write may still be on its way: what is absent now can appear later.
-            Some(moment) if now < moment => {
-                Outcome::Wait { delay: moment.since(now), why: "absent, but a late write may still land".to_owned() }
+            Some(moment) if now.is_none_or(|now| now < moment) => {
+                let delay = now.map_or(UNTRUSTED_CLOCK_REST, |now| moment.since(now));
+                Outcome::Wait { delay, why: "absent, but a late write may still land".to_owned() }
             }
             Some(_) | None if cleanup.older_than_accept => Outcome::AbsentAfterAccept,
             Some(_) | None => Outcome::DoneAbsent,
@@ -250,7 +254,7 @@ mod tests {
     }
 
     fn verdict(row: &Cleanup, attempt: Attempt) -> Outcome {
-        judge(row, attempt, NOW, &RETRIES, 1.0)
+        judge(row, attempt, Some(NOW), &RETRIES, 1.0)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 
 macro_rules! id_type {
@@ -122,6 +122,15 @@ impl IdSource {
     }
 }
 
+impl ContentId {
+    /// The greatest identifier that can be made at a moment: identifiers begin with their time.
+    #[must_use]
+    pub fn last_of(moment: Timestamp) -> Self {
+        let millis = u128::try_from(moment.millis()).unwrap_or(0);
+        Self::new(Uuid::from_u128((millis << 80) | ((1 << 80) - 1)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{ContentId, IdSource};
@@ -140,5 +149,7 @@ mod tests {
         assert!(first.to_string() < second.to_string());
         assert_eq!(first.to_string().parse::<ContentId>().ok(), Some(first));
         assert_eq!(first.uuid().get_version_num(), 7);
+        let last = ContentId::last_of(Timestamp::from_millis(1_700_000_000_000)).to_string();
+        assert!(first.to_string() < last && last < second.to_string());
     }
 }

@@ -133,8 +133,9 @@ pub fn renewal_interval(lease: Duration) -> Duration {
     (lease / 3).max(Duration::from_millis(1))
 }
 
-/// Whether an owner that last obtained `lease_until` may still call its intents its own.
+/// Whether an owner that last obtained `lease_until`, for this long, may still call its intents its own. A lease that
+/// ends later than one from now would was obtained before a clock was set back: the watchdog may have ended it.
 #[must_use]
-pub fn lease_holds(lease_until: Timestamp, now: Timestamp) -> bool {
-    now < lease_until
+pub fn lease_holds(lease_until: Timestamp, lease: Duration, now: Timestamp) -> bool {
+    now < lease_until && lease_until <= now.after(lease)
 }

@@ -8,8 +8,8 @@ use crate::intent::Expired;
 /// Larger bodies are not read again to finish a write: a client sends no more in one request, and
 /// reading them may take longer than a tick.
 const REREAD_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
-/// The longest rest between two looks.
-const REST_MAX: Duration = Duration::from_hours(1);
+/// The longest rest between two looks, for which an ambiguous intent is leased.
+pub const REST_MAX: Duration = Duration::from_hours(1);
 
 /// What is done with writes that can be finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

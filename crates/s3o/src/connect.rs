@@ -92,7 +92,7 @@ fn creates_bucket(config: &BackendConfig, why: &str) -> bool {
 }
 
 fn will_be_created(root: &Path) -> String {
-    format!("{} does not exist; the first start creates it", root.display())
+    format!("{} does not exist; a start creates it, unless the catalog already knows this backend", root.display())
 }
 
 async fn identity(backend: &dyn Backend) -> Result<String, String> {

@@ -30,7 +30,7 @@ const FOLDER_PROBE_INTERVAL: Duration = Duration::from_secs(10);
 const STORE_PROBE_INTERVAL: Duration = Duration::from_mins(15);
 /// How many probes a folder waits for deletes after a start, unless a delay is configured.
 const FOLDER_DELETE_PROBES: u32 = 3;
-/// How long after a start an S3 store takes deletes, unless it is configured.
+/// How long after a start an S3 store, or a folder that is not probed, takes deletes, unless it is configured.
 const STORE_DELETE_DELAY: Duration = Duration::from_mins(2);
 
 /// What backends are made with.
@@ -97,10 +97,10 @@ pub fn probe_intervals(config: &Config) -> ProbeIntervals {
 pub fn delete_delays(config: &Config) -> HashMap<BackendName, Duration> {
     let delay = |backend: &BackendConfig| {
         let usual = match backend.kind {
-            BackendKind::Fs { .. } => {
+            BackendKind::Fs { .. } if config.upkeep.probe_interval != Some(Duration::ZERO) => {
                 FOLDER_DELETE_PROBES * config.upkeep.probe_interval.unwrap_or(FOLDER_PROBE_INTERVAL)
             }
-            BackendKind::S3(_) => STORE_DELETE_DELAY,
+            BackendKind::Fs { .. } | BackendKind::S3(_) => STORE_DELETE_DELAY,
         };
         (backend.name.clone(), config.upkeep.delete_delay.unwrap_or(usual))
     };

@@ -54,6 +54,8 @@ use undo::StartUndo;
 
 /// How long requests in flight may take to finish after a shutdown began.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// How long threads that wait for a disk or the catalog may take to return in the end.
+const THREADS_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long the start waits for backends to answer.
 const ATTACH_WAIT_MAX: Duration = Duration::from_secs(3);
 
@@ -62,14 +64,17 @@ pub fn run(arguments: &Serve, hang_ups: Signal) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of("cannot start", error))?;
     let arguments = &source::with_file(arguments);
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         // Taken before anything else is done: who is asked to stop, or to read its settings again, while it starts is not
         // killed by it.
         let signals = Signals::take(hang_ups).map_err(|error| Failure::of("cannot start", error))?;
         let config = source::load(arguments)?;
         let levels = logging::start(arguments.log_format, arguments.log.as_deref());
         serve(config, arguments, levels, signals).await
-    })
+    });
+    // A thread that a hanging disk keeps must not keep the process.
+    runtime.shutdown_timeout(THREADS_WAIT_MAX);
+    outcome
 }
 
 /// What everything is made with.
@@ -141,6 +146,32 @@ impl Ground {
     }
 }
 
+/// What the admin API acts upon.
+fn admin_parts(
+    controls: Arc<Controls>,
+    token: &AdminToken,
+    metrics: MetricsPage,
+    levels: Levels,
+    ground: &Ground,
+) -> AdminParts {
+    AdminParts {
+        token: token.clone(),
+        readiness: controls.clone(),
+        metrics,
+        workers: controls.clone(),
+        backends: controls.clone(),
+        queues: controls.clone(),
+        lifecycle: controls.clone(),
+        status: controls.clone(),
+        catalog: controls.clone(),
+        clock: controls.clone(),
+        verify: controls,
+        log_level: Arc::new(levels),
+        audit: Arc::clone(&ground.audit),
+        entropy: Arc::clone(&ground.entropy),
+    }
+}
+
 async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: Signals) -> Result<(), Failure> {
     let Signals { stop, hang_ups } = signals;
     source::warn(&config);
@@ -185,6 +216,7 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         tally: Arc::clone(&tally),
         fleet: Arc::clone(&fleet),
         office: queues::open_office(&catalog, &fleet, &identity, &ground),
+        restore: catalog::restore_of(&config.database),
         verifier: control::verifier(&catalog, &fleet, &identity, &ground.longest),
         instance: ground.instance,
         cache: cache.clone(),
@@ -192,22 +224,8 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         clock_guard: ground.clock_guard(),
     });
     let token = AdminToken::new(config.admin.token.as_deref().unwrap_or_default());
-    let router = admin::router(AdminParts {
-        token: token.clone(),
-        readiness: controls.clone(),
-        metrics: MetricsPage { registry: Arc::clone(&ground.registry), refresh: Arc::new(gauges) },
-        workers: controls.clone(),
-        backends: controls.clone(),
-        queues: controls.clone(),
-        lifecycle: controls.clone(),
-        status: controls.clone(),
-        catalog: controls.clone(),
-        clock: controls.clone(),
-        verify: controls,
-        log_level: Arc::new(levels),
-        audit: Arc::clone(&ground.audit),
-        entropy: Arc::clone(&ground.entropy),
-    });
+    let metrics = MetricsPage { registry: Arc::clone(&ground.registry), refresh: Arc::new(gauges) };
+    let router = admin::router(admin_parts(controls, &token, metrics, levels, &ground));
     let keys = SharedKeys::new(config.access_keys.iter().cloned().collect::<Keys>());
     let door = s3::service(Arc::new(engine.clone()), keys.clone(), s3_options(&config, &ground), observer);
     modes::warn(&config, arguments);

@@ -135,7 +135,7 @@ impl Cleanup {
         while steps < STEPS_MAX && self.contents.expand_closed_upload().await? {
             steps += 1;
         }
-        if self.clock_guard.as_ref().is_some_and(|guard| guard.held().is_some()) {
+        if self.is_clock_held() {
             return Ok(steps == STEPS_MAX);
         }
         while steps < STEPS_MAX && self.contents.expand_joined(self.settings.reader_grace).await? {
@@ -144,6 +144,10 @@ impl Cleanup {
         self.contents.forget_closed_uploads(ANSWER_KEPT).await?;
         self.contents.forget_condemned(CONDEMNED_KEPT).await?;
         Ok(steps == STEPS_MAX)
+    }
+
+    fn is_clock_held(&self) -> bool {
+        self.clock_guard.as_ref().is_some_and(|guard| guard.held().is_some())
     }
 
     fn boxed_lane<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, (Report, Result<(), Error>)> {

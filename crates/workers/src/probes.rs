@@ -55,6 +55,8 @@ impl Prober {
         loop {
             let interval = self.interval(name);
             if interval.is_zero() {
+                // What is not probed any more must not stay away for ever.
+                self.fleet.record_probe(name, Ok(()), self.clock.now());
                 self.fleet.suspected(name).await;
                 continue;
             }

@@ -20,6 +20,8 @@ const RETRY_MAX: Duration = Duration::from_mins(1);
 const DOUBLINGS_MAX: u32 = 4;
 /// How many intervals a worker that keeps failing rests at most.
 const BACKOFF_INTERVALS_MAX: u32 = 10;
+/// How far ahead of the catalog's clock a run may lie because the clocks of instances differ.
+const CLOCKS_DIFFER_MAX: Duration = Duration::from_mins(1);
 /// How much rest each request is owed that came while a tick was under way.
 const REST_PER_REQUEST: Duration = Duration::from_millis(100);
 /// How many times as long as its tick a worker rests for requests at most: a busy store must still delete.
@@ -86,10 +88,11 @@ impl Schedule {
     /// From when the interval counts. A locked worker rests after the end of a run: counted from its start, a run that
     /// takes longer than the interval would be followed by one of another instance at once, and so on.
     fn last_run(&self, state: &WorkerState) -> Option<Timestamp> {
-        match self.kind {
+        let last = match self.kind {
             Kind::Locked => state.last_finished_at,
             Kind::PerInstance | Kind::Shared => state.last_started_at,
-        }
+        };
+        last.filter(|last| is_past(*last, state))
     }
 
     /// How long a locked worker must still rest because an instance, this or another, ran it.
@@ -107,6 +110,9 @@ impl Schedule {
             return false;
         }
         let Some((state, last)) = state.and_then(|state| Some((state, state.last_started_at?))) else { return true };
+        if !is_past(last, state) {
+            return true;
+        }
         state.read_at.since(last) + self.slack() >= self.interval.max(NOTE_INTERVAL_MIN)
     }
 
@@ -125,6 +131,12 @@ impl Schedule {
     fn slack(&self) -> Duration {
         (self.interval / 20).min(Duration::from_secs(1))
     }
+}
+
+/// Whether a run lies in the past. A clock that was ahead noted runs in the future: a worker that waited for them to be an
+/// interval ago would stand still for as long as the clock was ahead.
+fn is_past(run: Timestamp, state: &WorkerState) -> bool {
+    run.since(state.read_at) <= CLOCKS_DIFFER_MAX
 }
 
 /// The rest between two full batches, for the requests that came during the first: a backlog of a million rows must not
@@ -211,6 +223,19 @@ mod tests {
         assert_eq!(locked.rest_until_due(Some(&ran)), Some(Duration::from_mins(50)));
         assert_eq!(locked.first_rest(Some(&ran), 0.0), Duration::from_mins(50));
         assert_eq!(shared.first_rest(Some(&ran), 0.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_run_that_a_clock_noted_in_the_future_stops_no_worker() {
+        let mut ran = state(HOUR, Some(Duration::ZERO));
+        let later = Timestamp::from_millis(ran.read_at.millis() + 31_536_000_000);
+        (ran.last_started_at, ran.last_finished_at, ran.seen_at) = (Some(later), Some(later), later);
+        for kind in [Kind::Locked, Kind::Shared] {
+            let schedule = schedule(HOUR, kind);
+            assert_eq!(schedule.rest_until_due(Some(&ran)), None);
+            assert!(schedule.first_rest(Some(&ran), 0.5) < HOUR);
+            assert!(schedule.is_note_due(Some(&ran)));
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::names::BackendName;
 
+use tokio::sync::Semaphore;
+
 use crate::{
     Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
     UploadedPart, UploadsPage, Written,
@@ -62,6 +64,8 @@ pub struct Fs {
 
 /// What blocking calls take with them to their thread.
 struct Shared {
+    /// The threads that this folder may occupy.
+    threads: Threads,
     root: root::Root,
     fresh: folders::Fresh,
     /// Objects of our own are replaced through one draft each, so only one at a time.
@@ -81,6 +85,7 @@ impl Fs {
     #[must_use]
     pub fn open(name: BackendName, root: PathBuf, options: FsOptions) -> Self {
         let shared = Shared {
+            threads: Threads::default(),
             root: root::Root::new(root, options.create),
             fresh: folders::Fresh::default(),
             own_writes: Mutex::new(()),
@@ -95,19 +100,41 @@ impl Fs {
         F: FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        blocking(move || work(&shared)).await
+        self.shared.threads.run(move || work(&shared)).await
     }
 }
 
-/// Runs work that waits for a disk where it holds up nobody else.
-async fn blocking<T, F>(work: F) -> Result<T, Error>
-where
-    T: Send + 'static,
-    F: FnOnce() -> Result<T, Error> + Send + 'static,
-{
-    match tokio::task::spawn_blocking(work).await {
-        Ok(answer) => answer,
-        Err(lost) => Err(Error::Unknown(format!("the blocking call did not return: {lost}"))),
+/// How many threads one folder occupies at most. A disk that hangs keeps each of them, whether or not the request that
+/// asked has been given up; the runtime has several times as many for everything else.
+const THREADS_MAX: usize = 128;
+
+/// The threads that wait for one disk.
+#[derive(Clone)]
+struct Threads(Arc<Semaphore>);
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(THREADS_MAX)))
+    }
+}
+
+impl Threads {
+    /// Runs work that waits for a disk on a thread of its own.
+    async fn run<T, F>(&self, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> Result<T, Error> + Send + 'static,
+    {
+        let occupied = Arc::clone(&self.0).acquire_owned().await.expect("the semaphore is never closed");
+        let working = tokio::task::spawn_blocking(move || {
+            let answer = work();
+            drop(occupied);
+            answer
+        });
+        match working.await {
+            Ok(answer) => answer,
+            Err(lost) => Err(Error::Unknown(format!("the blocking call did not return: {lost}"))),
+        }
     }
 }
 

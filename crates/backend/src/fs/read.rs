@@ -11,26 +11,27 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::Shared;
 use super::failure::{failure, leads_nowhere};
 use super::folders::{Location, open_parent};
-use super::{Shared, blocking};
 use crate::{BodyError, ByteStream, Error, Present, Probe, Span, body};
 
 /// How much is read at a time.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
 pub(super) async fn get(shared: Arc<Shared>, key: String, span: Option<Span>) -> Result<ByteStream, Error> {
-    let (first, rest) = blocking(move || open_at(&shared, &key, span)).await?;
+    let threads = shared.threads.clone();
+    let (first, rest) = threads.run(move || open_at(&shared, &key, span)).await?;
     if rest.remaining == 0 {
         return Ok(body::whole(first));
     }
-    let start = (Some(first), Some(rest));
-    Ok(Box::pin(stream::unfold(start, |(ready, rest)| async move {
+    let start = (Some(first), Some(rest), threads);
+    Ok(Box::pin(stream::unfold(start, |(ready, rest, threads)| async move {
         match (ready, rest) {
-            (Some(first), rest) => Some((Ok(first), (None, rest))),
-            (None, Some(rest)) if rest.remaining > 0 => Some(match blocking(move || rest.next()).await {
-                Ok((chunk, rest)) => (Ok(chunk), (None, Some(rest))),
-                Err(error) => (Err(BodyError::Broken(error.to_string())), (None, None)),
+            (Some(first), rest) => Some((Ok(first), (None, rest, threads))),
+            (None, Some(rest)) if rest.remaining > 0 => Some(match threads.run(move || rest.next()).await {
+                Ok((chunk, rest)) => (Ok(chunk), (None, Some(rest), threads)),
+                Err(error) => (Err(BodyError::Broken(error.to_string())), (None, None, threads)),
             }),
             (None, _) => None,
         }

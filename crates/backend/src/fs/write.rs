@@ -15,9 +15,9 @@ use rustix::io::Errno;
 use s3o_model::physical_key::identifier;
 use sha2::{Digest, Sha256};
 
+use super::Shared;
 use super::failure::{failure, io_failure};
 use super::folders::{Location, Parent, VANISHED_MAX};
-use super::{Shared, blocking};
 use crate::hex::hex;
 use crate::{ByteStream, DRAFTS, Error, Written, body};
 
@@ -42,12 +42,13 @@ pub(super) fn draft_name(key: &str) -> String {
 pub(super) async fn put(shared: Arc<Shared>, key: String, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
     if size_bytes <= COLLECTED_BYTES_MAX {
         let bytes = body::collect(body, size_bytes).await?;
-        blocking(move || {
+        let threads = shared.threads.clone();
+        let stored = threads.run(move || {
             let mut draft = Draft::start(&shared, &draft_name(&key), Exists::Refused)?;
             draft.append(&bytes)?;
             draft.publish(&shared, &key, Exists::Refused)
-        })
-        .await?;
+        });
+        stored.await?;
     } else {
         let batch_bytes_max = if size_bytes <= GATHERED_BYTES_MAX { usize::MAX } else { BATCH_BYTES };
         stream(shared, key, body::exactly(body, size_bytes), batch_bytes_max).await?;
@@ -64,10 +65,10 @@ pub(super) fn replace(shared: &Shared, key: &str, bytes: &[u8]) -> Result<(), Er
 }
 
 /// Streams a body into a draft. The disk is visited for each batch of chunks and never waits for the
-/// sender: a thread that waited would be one less for everybody else's reads and writes.
+/// sender: a thread that waited would be one less for other reads and writes.
 async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream, batch_bytes_max: usize) -> Result<(), Error> {
-    let (place, name) = (Arc::clone(&shared), draft_name(&key));
-    let mut draft = blocking(move || Draft::start(&place, &name, Exists::Refused)).await?;
+    let (place, name, threads) = (Arc::clone(&shared), draft_name(&key), shared.threads.clone());
+    let mut draft = threads.run(move || Draft::start(&place, &name, Exists::Refused)).await?;
     let (mut batch, mut batch_bytes) = (Vec::new(), 0);
     while let Some(chunk) = body.next().await {
         let chunk = chunk?;
@@ -75,11 +76,11 @@ async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream, batch_by
         batch.push(chunk);
         if batch_bytes >= batch_bytes_max {
             let full = std::mem::take(&mut batch);
-            draft = blocking(move || draft.append_all(&full)).await?;
+            draft = threads.run(move || draft.append_all(&full)).await?;
             batch_bytes = 0;
         }
     }
-    blocking(move || draft.append_all(&batch)?.publish(&shared, &key, Exists::Refused)).await
+    threads.run(move || draft.append_all(&batch)?.publish(&shared, &key, Exists::Refused)).await
 }
 
 /// What to do with a name that is taken.

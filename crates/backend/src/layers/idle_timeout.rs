@@ -202,7 +202,8 @@ impl Backend for IdleTimeout {
     }
 
     async fn place_changed(&self) -> bool {
-        self.inner.place_changed().await
+        // What cannot be read now has not been seen to change.
+        tokio::time::timeout(self.idle, self.inner.place_changed()).await.unwrap_or(false)
     }
 
     async fn reopen_place(&self) -> Result<(), Error> {

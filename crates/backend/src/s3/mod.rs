@@ -38,7 +38,7 @@ pub struct S3 {
     name: BackendName,
     put_bytes_max: u64,
     /// Whether a missing bucket is created when the identity is read.
-    creates_bucket: bool,
+    creates_bucket: AtomicBool,
     region: String,
     transport: transport::Transport,
     entropy: Arc<dyn Entropy>,
@@ -67,7 +67,7 @@ impl S3 {
         Ok(Self {
             name,
             put_bytes_max: options.put_bytes_max,
-            creates_bucket: options.create_bucket,
+            creates_bucket: AtomicBool::new(options.create_bucket),
             region: options.region.clone(),
             transport: transport::Transport::new(options, clock)?,
             entropy,

@@ -1,5 +1,7 @@
 //! Whole objects: put, get, probe, and s3o's own.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, RANGE};
@@ -93,16 +95,21 @@ impl S3 {
         }
     }
 
-    /// The first object that a start reads, so a missing bucket is found, reported or created here.
+    /// A missing bucket is reported, or created by the first read of a start. A bucket that was there and is missing later
+    /// was deleted: an empty one would not replace it.
     pub(super) async fn read_own_object(&self, key: &str) -> Result<Option<Bytes>, Error> {
         let mut stream = match self.get_object(key, None).await {
             Ok(stream) => stream,
-            Err(Error::NotFound) => return Ok(None),
+            Err(Error::NotFound) => {
+                self.creates_bucket.store(false, Ordering::Relaxed);
+                return Ok(None);
+            }
             Err(Error::Away(why)) if why.starts_with(NO_SUCH_BUCKET) => {
                 return self.provide_bucket().await.map(|()| None);
             }
             Err(error) => return Err(error),
         };
+        self.creates_bucket.store(false, Ordering::Relaxed);
         let mut bytes = Vec::new();
         while let Some(chunk) = stream.next().await {
             bytes.extend_from_slice(&chunk.map_err(|error| Error::Away(error.to_string()))?);
@@ -115,12 +122,15 @@ impl S3 {
 
     /// Creates the missing bucket if that is configured.
     async fn provide_bucket(&self) -> Result<(), Error> {
-        if !self.creates_bucket {
+        if !self.creates_bucket.swap(false, Ordering::Relaxed) {
             let missing =
                 format!("the bucket {:?} does not exist; create it, or set create_bucket: true", self.transport);
             return Err(Error::Away(missing));
         }
-        self.create_bucket().await?;
+        if let Err(error) = self.create_bucket().await {
+            self.creates_bucket.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
         tracing::info!(backend = %self.name, bucket = ?self.transport, "bucket created");
         Ok(())
     }

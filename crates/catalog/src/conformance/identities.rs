@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::refused;
+use s3o_model::clock::Clock as _;
+
 use super::scene::{Scene, backend};
 use crate::{Acceptance, Identities, IdentityRecord, IdentityRecords, KnownBackend, PlannedMark, Verdict};
 
@@ -79,22 +81,22 @@ pub async fn the_newest_locations_are_those_since_the_last_accept(scene: &Scene)
         scene.put(bucket, key, 5).await;
         scene.clock.advance(Duration::from_millis(2));
     }
-    let newest = scene.catalog.newest_keys(&disk, 2).await.expect("keys");
+    let newest = scene.catalog.newest_keys(&disk, scene.clock.now(), 2).await.expect("keys");
     assert!(newest.len() == 2 && newest[0].contains("three") && newest[1].contains("two"), "{newest:?}");
     assert!(scene.catalog.is_located(&disk, &newest[0]).await.expect("asked"));
     assert!(!scene.catalog.is_located(&disk, "elsewhere").await.expect("asked"));
     assert!(scene.delete(bucket, "three").await);
-    assert_eq!(scene.catalog.newest_keys(&disk, 1).await.expect("keys"), newest[1..]);
+    assert_eq!(scene.catalog.newest_keys(&disk, scene.clock.now(), 1).await.expect("keys"), newest[1..]);
     assert_eq!(scene.catalog.queued_deletes(&disk).await.expect("asked"), 1);
 
     let expected = scene.catalog.known_backend(&disk).await.expect("known");
     let next = PlannedMark { mark: "m1".to_owned(), sequence: 7 };
-    let acceptance = Acceptance { expected: &expected, hash: "h", next: &next };
+    let acceptance = Acceptance { expected: &expected, hash: "h", next: &next, upto: scene.clock.now() };
     scene.catalog.accept_mark(&disk, acceptance).await.expect("accepted");
-    assert_eq!(scene.catalog.newest_keys(&disk, 2).await.expect("keys"), Vec::<String>::new());
+    assert_eq!(scene.catalog.newest_keys(&disk, scene.clock.now(), 2).await.expect("keys"), Vec::<String>::new());
     scene.clock.advance(Duration::from_millis(2));
     scene.put(bucket, "four", 5).await;
-    assert_eq!(scene.catalog.newest_keys(&disk, 2).await.expect("keys").len(), 1);
+    assert_eq!(scene.catalog.newest_keys(&disk, scene.clock.now(), 2).await.expect("keys").len(), 1);
 }
 
 /// Only the marks that were shown are accepted, and an open next mark becomes a past one.
@@ -103,10 +105,10 @@ pub async fn what_changed_meanwhile_is_not_accepted(scene: &Scene) {
     let shown = scene.catalog.known_backend(&disk).await.expect("known");
     scene.catalog.plan_mark(&disk, "m1").await.expect("planned");
     let next = PlannedMark { mark: "m2".to_owned(), sequence: 9 };
-    let stale = Acceptance { expected: &shown, hash: "h", next: &next };
+    let stale = Acceptance { expected: &shown, hash: "h", next: &next, upto: scene.clock.now() };
     refused(scene.catalog.accept_mark(&disk, stale).await, Verdict::RunAgain);
     let shown = scene.catalog.known_backend(&disk).await.expect("known");
-    let acceptance = Acceptance { expected: &shown, hash: "h", next: &next };
+    let acceptance = Acceptance { expected: &shown, hash: "h", next: &next, upto: scene.clock.now() };
     scene.catalog.accept_mark(&disk, acceptance).await.expect("accepted");
     let known = scene.catalog.known_backend(&disk).await.expect("known");
     assert_eq!((known.next_mark.as_deref(), known.next_sequence), (Some("m2"), 9));
@@ -122,6 +124,7 @@ fn found(host: &str, hash: &str, reason: Option<&str>) -> IdentityRecord {
         hash: hash.to_owned(),
         reason: reason.map(str::to_owned),
         dismissed: false,
+        age: Duration::ZERO,
     }
 }
 
@@ -145,6 +148,12 @@ pub async fn records_are_kept_by_host(scene: &Scene) {
     scene.catalog.record(&disk, &found("a", "h4", Some("gone")), LEASE).await.expect("recorded");
     assert!(!scene.catalog.live_records(&disk).await.expect("records")[0].dismissed);
 
+    // An instance under the same name that finds what fits leaves the record alone while it lives.
+    scene.catalog.record(&disk, &found("a", "h5", None), LEASE).await.expect("asked");
+    assert_eq!(scene.catalog.live_records(&disk).await.expect("records")[0].hash, "h4");
+    scene.clock.advance(LEASE / 2);
+    scene.catalog.record(&disk, &found("a", "h4", Some("gone")), LEASE).await.expect("renewed");
+    assert_eq!(scene.catalog.live_records(&disk).await.expect("records")[0].age, LEASE / 2);
     assert!(scene.catalog.close_record(&disk, "a").await.expect("closed"));
     assert!(!scene.catalog.close_record(&disk, "a").await.expect("asked"));
     assert_eq!(scene.catalog.live_records(&disk).await.expect("records").len(), 1);
@@ -155,7 +164,7 @@ pub async fn a_live_record_stops_the_accept_of_anything_else(scene: &Scene) {
     let disk = scene.attach("disk", None).await;
     let shown = scene.catalog.known_backend(&disk).await.expect("known");
     let next = PlannedMark { mark: "m1".to_owned(), sequence: 1 };
-    let acceptance = Acceptance { expected: &shown, hash: "h1", next: &next };
+    let acceptance = Acceptance { expected: &shown, hash: "h1", next: &next, upto: scene.clock.now() };
     scene.catalog.record(&disk, &found("a", "h2", None), Duration::from_mins(2)).await.expect("recorded");
     refused(scene.catalog.accept_mark(&disk, acceptance).await, Verdict::RunAgain);
     scene.catalog.record(&disk, &found("a", "h1", Some("gone")), Duration::from_mins(2)).await.expect("recorded");

@@ -101,7 +101,7 @@ impl Engine {
                 self.metrics.ended(staged.intent.write, "dropped");
                 Fate::NotCommitted
             }
-            Ok(dropped) if lease_holds(staged.lease.until(), dropped.now) => {
+            Ok(dropped) if lease_holds(staged.lease.until(), self.settings().lease, dropped.now) => {
                 self.metrics.ended(staged.intent.write, "committed");
                 Fate::Committed
             }

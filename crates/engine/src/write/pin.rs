@@ -122,7 +122,7 @@ impl Engine {
                 self.ring_for_cleanup();
                 Fate::NotCommitted
             }
-            Ok(dropped) if lease_holds(pinned.lease.until(), dropped.now) => {
+            Ok(dropped) if lease_holds(pinned.lease.until(), self.settings().lease, dropped.now) => {
                 self.metrics.ended(pinned.write, "committed");
                 Fate::Committed
             }

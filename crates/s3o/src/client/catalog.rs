@@ -8,7 +8,7 @@ use super::Client;
 use super::connection::Connection;
 use super::table::bytes;
 use crate::cli::Failure;
-use crate::config::{Config, Database};
+use crate::config::{Config, DATA, Database, default_file};
 
 /// The catalog.
 #[derive(Debug, Args)]
@@ -31,11 +31,11 @@ pub enum CatalogAction {
     Restore {
         /// The copy; the catalog's own file to accept an older one that lies there already
         file: PathBuf,
-        /// The configuration that names the catalog
+        /// The configuration that names the catalog [default: ./s3o.yaml, if it exists]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Where the catalog is when nothing is configured
-        #[arg(long, value_name = "DIR", default_value = "./s3o-data")]
+        #[arg(long, value_name = "DIR", default_value = DATA)]
         data: PathBuf,
     },
     /// Allow repairs although `s3o status` reports that rows of the catalog contradict each other
@@ -64,8 +64,8 @@ fn backup(client: &Client, file: &Path) -> Result<(), Failure> {
 }
 
 fn restore(file: &Path, config: Option<&Path>, data: &Path) -> Result<(), Failure> {
-    let config = match config {
-        Some(path) => Config::load(path, data)?,
+    let config = match config.map(Path::to_owned).or_else(default_file) {
+        Some(path) => Config::load(&path, data)?,
         None => Config::embedded(data),
     };
     let Database::Sqlite(database) = &config.database else {

@@ -33,6 +33,20 @@ pub use restart::keep_until_restart;
 /// The data folder unless `--data` names another one. Paths that are not configured lie below it.
 pub const DATA: &str = "./s3o-data";
 
+/// The configuration file that is used without `--config`, if it exists.
+const DEFAULT_FILE: &str = "./s3o.yaml";
+
+/// The file that is used where none is named, with a note for people. One that cannot be read is named, too: reading it
+/// tells why.
+pub fn default_file() -> Option<PathBuf> {
+    let path = PathBuf::from(DEFAULT_FILE);
+    let exists = path.symlink_metadata().is_ok();
+    if exists {
+        println!("using the configuration in {DEFAULT_FILE}");
+    }
+    exists.then_some(path)
+}
+
 /// Everything that can be set.
 #[derive(Debug, Clone)]
 pub struct Config {

@@ -8,9 +8,8 @@ pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static
     kept.part("server.listen", &running.server.listen, &mut wanted.server.listen);
     kept.part("server.region", &running.server.region, &mut wanted.server.region);
     kept.part("server.domain", &running.server.domain, &mut wanted.server.domain);
-    let (now, then) = (&running.server.max_concurrent_requests, &mut wanted.server.max_concurrent_requests);
-    kept.part("server.max_concurrent_requests", now, then);
     let (now, then) = (&running.server, &mut wanted.server);
+    kept.part("server.max_concurrent_requests", &now.max_concurrent_requests, &mut then.max_concurrent_requests);
     kept.part("server.max_connections", &now.max_connections, &mut then.max_connections);
     kept.part(
         "server.max_connections_per_address",
@@ -20,6 +19,7 @@ pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static
     kept.part("server.min_transfer_rate", &now.min_transfer_rate, &mut then.min_transfer_rate);
     kept.part("server.max_reserved_share", &now.max_reserved_share, &mut then.max_reserved_share);
     kept.part("admin.listen", &running.admin.listen, &mut wanted.admin.listen);
+    kept.part("identity.delete_delay", &running.upkeep.delete_delay, &mut wanted.upkeep.delete_delay);
     kept.part("database", &running.database, &mut wanted.database);
     kept.part("cache", &running.cache, &mut wanted.cache);
     kept.part("audit.path", &running.audit, &mut wanted.audit);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use s3o_backend::Fleet;
 use s3o_cache::Cache;
-use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, DeadLetters as _, Longest, OldestDue, Quotas as _};
+use s3o_catalog::{Buckets as _, Catalog, Cleanups as _, DeadLetters as _, Integrity, Longest, OldestDue, Quotas as _};
 use s3o_model::clock::Clock;
 use s3o_model::ids::InstanceId;
 use s3o_model::names::BackendName;
@@ -41,6 +41,8 @@ pub struct Controls {
     pub fleet: Arc<Fleet>,
     /// Where dead letters are disposed of.
     pub office: DeadLetterOffice,
+    /// How a damaged catalog is restored.
+    pub restore: &'static str,
     /// What checks the invariants.
     pub verifier: Verifier,
     /// This process.
@@ -120,7 +122,7 @@ impl Controls {
         Ok(Status {
             instance: self.instance.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            catalog: super::catalog::status(&self.catalog),
+            catalog: super::catalog::status(&self.catalog, self.restore),
             backends: books.iter().map(|books| self.backend(books, &written_off, counts)).collect(),
             buckets: buckets.iter().map(|found| bucket(found.name.as_str(), counts)).collect(),
             queues,
@@ -183,7 +185,10 @@ impl Readiness for Controls {
     /// Ready means that the catalog answers and is not damaged, and that some backend was readable within the last half
     /// minute. A backend that is away is an error of the requests that need it; the others go on.
     async fn ready(&self) -> ReadyReport {
-        let catalog = !self.catalog.condition().is_damaged() && self.catalog.books().await.is_ok();
+        let catalog = match self.catalog.condition().integrity() {
+            damaged @ Integrity::Damaged(_) => Some(damaged.as_str()),
+            _ => self.catalog.books().await.is_err().then_some("unavailable"),
+        };
         health::readiness(&self.fleet, catalog, self.clock.now())
     }
 }

@@ -31,18 +31,18 @@ pub fn of(fleet: &Fleet, name: &BackendName, now: Timestamp) -> BackendStatus {
     }
 }
 
-/// Whether requests can be served, and what is unavailable.
-pub fn readiness(fleet: &Fleet, catalog: bool, now: Timestamp) -> ReadyReport {
+/// Whether requests can be served, and what is unavailable; `catalog` is what is wrong with the catalog.
+pub fn readiness(fleet: &Fleet, catalog: Option<&str>, now: Timestamp) -> ReadyReport {
     let backends = fleet.health(now);
     let unreadable = |(_, health): &(BackendName, Health)| match health {
         Health::Away(outage) => now.since(outage.since) >= UNREADABLE_MAX,
         Health::Ok | Health::Frozen(_) | Health::Full { .. } => false,
     };
     let readable = !backends.iter().all(unreadable);
-    let away = (!catalog).then(|| "catalog: unavailable".to_owned());
+    let away = catalog.map(|word| format!("catalog: {word}"));
     let lacking = backends.iter().filter(|(_, health)| *health != Health::Ok);
     let lacking = lacking.map(|(name, health)| format!("backend {name}: {}", health.as_str()));
-    ReadyReport { ready: catalog && readable, unavailable: away.into_iter().chain(lacking).collect() }
+    ReadyReport { ready: catalog.is_none() && readable, unavailable: away.into_iter().chain(lacking).collect() }
 }
 
 /// Backends that hold bytes and are not configured, each with a warning for people.
@@ -102,19 +102,19 @@ mod tests {
     fn not_ready_once_no_backend_was_readable_for_half_a_minute() {
         let (fleet, names) = fleet();
         let late = NOW.after(Duration::from_secs(30));
-        assert_eq!(readiness(&fleet, true, late).unavailable, Vec::<String>::new());
+        assert_eq!(readiness(&fleet, None, late).unavailable, Vec::<String>::new());
         fail(&fleet, &names[0], 2);
-        let report = readiness(&fleet, true, late);
+        let report = readiness(&fleet, None, late);
         assert_eq!((report.ready, report.unavailable), (true, vec!["backend a: away".to_owned()]));
         fail(&fleet, &names[1], 1);
-        assert!(readiness(&fleet, true, late).ready, "one failure is not an outage");
+        assert!(readiness(&fleet, None, late).ready, "one failure is not an outage");
         fail(&fleet, &names[1], 1);
-        assert!(readiness(&fleet, true, NOW.after(Duration::from_secs(29))).ready);
-        assert!(!readiness(&fleet, true, late).ready);
+        assert!(readiness(&fleet, None, NOW.after(Duration::from_secs(29))).ready);
+        assert!(!readiness(&fleet, None, late).ready);
         fleet.record_probe(&names[0], Ok(()), late);
-        assert!(readiness(&fleet, true, late).ready);
-        assert_eq!(readiness(&fleet, false, late).unavailable[0], "catalog: unavailable");
-        assert!(!readiness(&fleet, false, late).ready);
+        assert!(readiness(&fleet, None, late).ready);
+        assert_eq!(readiness(&fleet, Some("unavailable"), late).unavailable[0], "catalog: unavailable");
+        assert!(!readiness(&fleet, Some("unavailable"), late).ready);
     }
 
     #[test]

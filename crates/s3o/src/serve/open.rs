@@ -30,14 +30,19 @@ use crate::tally::Tally;
 /// A start raises no mark that another instance confirmed more recently.
 const RAISE_AGE: Duration = Duration::from_mins(5);
 
+/// How long instances that share a catalog have to record what they see of a backend before it can be accepted.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+
 /// How long a request waits for a connection to the catalog.
 const CATALOG_WAIT_MAX: Duration = Duration::from_secs(5);
 
 pub(super) async fn catalog(database: &Database, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
-    match database {
-        Database::Sqlite(path) => open_sqlite(path, ground).await,
-        Database::Postgres { url, connections, .. } => open_postgres(url, *connections).await,
-    }
+    let catalog = match database {
+        Database::Sqlite(path) => open_sqlite(path, ground).await?,
+        Database::Postgres { url, connections, .. } => open_postgres(url, *connections).await?,
+    };
+    super::catalog::report_damage(&catalog, &ground.audit, super::catalog::restore_of(database));
+    Ok(catalog)
 }
 
 async fn open_sqlite(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failure> {
@@ -55,7 +60,7 @@ async fn open_sqlite(path: &Path, ground: &Ground) -> Result<Arc<Catalog>, Failu
         Failure::of(&format!("catalog {}", path.display()), error)
     })?;
     let catalog = Arc::new(Catalog::new(Arc::new(driver)));
-    super::catalog::watch(&catalog, &ground.audit).await;
+    super::catalog::check(&catalog).await;
     // One process owns this file: whoever held leases and claims before is dead.
     if !catalog.condition().is_damaged() {
         catalog.take_over().await.map_err(|error| Failure::of("catalog", error))?;
@@ -91,6 +96,7 @@ pub(super) async fn identity(
     ground: &Ground,
 ) -> Result<Arc<Identity>, Failure> {
     let cluster = cluster(catalog, ground).await?;
+    let is_shared = matches!(config.database, Database::Postgres { .. });
     Ok(Arc::new(Identity::new(IdentityParts {
         identities: catalog.clone(),
         records: catalog.clone(),
@@ -103,10 +109,8 @@ pub(super) async fn identity(
         settings: IdentitySettings {
             max_age: fleet::identity_ages(&config.backends),
             delete_delay: fleet::delete_delays(config),
-            raise_age: match config.database {
-                Database::Sqlite(_) => Duration::ZERO,
-                Database::Postgres { .. } => RAISE_AGE,
-            },
+            raise_age: if is_shared { RAISE_AGE } else { Duration::ZERO },
+            answer_wait: if is_shared { ANSWER_WAIT } else { Duration::ZERO },
         },
     })))
 }

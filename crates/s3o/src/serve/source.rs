@@ -11,19 +11,14 @@ use s3o_server::s3::{ALL_BUCKETS, Access, AccessKey};
 
 use super::aside::aside;
 use crate::cli::{Failure, Serve};
-use crate::config::{Config, Database};
+use crate::config::{Config, Database, default_file};
 use crate::credentials::Credentials;
-
-/// The configuration file that is used without `--config`, if it exists.
-const DEFAULT_FILE: &str = "./s3o.yaml";
 
 /// The arguments with the configuration file that this process uses until it ends.
 pub(super) fn with_file(arguments: &Serve) -> Serve {
     let mut arguments = arguments.clone();
-    // Something that cannot be read is still there: reading it tells why.
-    if arguments.config.is_none() && Path::new(DEFAULT_FILE).symlink_metadata().is_ok() {
-        println!("using the configuration in {DEFAULT_FILE}");
-        arguments.config = Some(PathBuf::from(DEFAULT_FILE));
+    if arguments.config.is_none() {
+        arguments.config = default_file();
     }
     arguments
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use s3o_backend::Fleet;
 use s3o_catalog::{Catalog, Longest};
+use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
     Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
     Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
@@ -149,6 +150,7 @@ fn watchdog(parts: &Parts<'_>) -> Scheduled {
             stuck_after: config.expiry.stuck_after,
             longest: longest(config),
         },
+        clock_guard: ground.clock_guard(),
         cleanup_bell: Arc::clone(&ground.cleanup_bell),
     };
     scheduled(worker, config.upkeep.watchdog, Kind::Locked)
@@ -163,7 +165,7 @@ pub(super) fn longest(config: &Config) -> Longest {
     Longest {
         due: config.cleanup.retries.backoff.max.max(absence) + AHEAD_SLACK,
         claim: config.cleanup.claim_grace_period + AHEAD_SLACK,
-        lease: config.intents.min_age + AHEAD_SLACK,
+        lease: config.intents.min_age.max(REST_MAX) + AHEAD_SLACK,
         deletion: config.expiry.stuck_after + AHEAD_SLACK,
         absence,
     }

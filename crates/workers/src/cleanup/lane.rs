@@ -84,10 +84,11 @@ impl<'a> Lane<'a> {
         let settings = &self.cleanup.settings;
         let attempts = attempt::all(self.backend.as_ref(), &claimed, settings.concurrency).await;
         let mut settlements = Vec::with_capacity(claimed.len());
+        let trusted = Some(at).filter(|_| !self.cleanup.is_clock_held());
         for (cleanup, attempt) in claimed.iter().zip(attempts) {
             // What was absent is judged by the moment before anybody looked: a late write may have landed
             // behind a look that took long.
-            let outcome = judge(cleanup, attempt, at, &settings.retries, self.cleanup.entropy.next_unit());
+            let outcome = judge(cleanup, attempt, trusted, &settings.retries, self.cleanup.entropy.next_unit());
             settlements.push(Settlement { id: cleanup.id, outcome });
         }
         self.record_freed(&claimed, &settlements);

@@ -1,6 +1,8 @@
 //! Accepting a backend as it was found, because the operator says so: first what would be accepted
 //! is shown, then exactly that is accepted.
 
+use std::time::Duration;
+
 use s3o_backend::identity::{Identity as Carried, fingerprint};
 use s3o_backend::{Probe, SharedBackend};
 use s3o_catalog::{Acceptance, IdentityRecord, KnownBackend, PlannedMark, Verdict as CatalogVerdict};
@@ -8,7 +10,6 @@ use s3o_model::names::BackendName;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::attach::NEWEST_MAX;
 use super::{Identity, failed};
 use crate::Error;
 
@@ -42,6 +43,8 @@ pub struct InstanceView {
     pub reason: Option<String>,
     /// Whether an operator dismissed it.
     pub dismissed: bool,
+    #[serde(skip)]
+    age: Duration,
 }
 
 /// What became of a request to accept a backend.
@@ -60,8 +63,8 @@ pub enum AcceptAnswer {
 
 impl From<IdentityRecord> for InstanceView {
     fn from(record: IdentityRecord) -> Self {
-        let IdentityRecord { host, found, hash, reason, dismissed } = record;
-        Self { host, found: serde_json::from_str(&found).unwrap_or(Value::String(found)), hash, reason, dismissed }
+        let IdentityRecord { host, found, hash, reason, dismissed, age } = record;
+        Self { host, found: serde_json::from_str(&found).unwrap_or(Value::String(found)), hash, reason, dismissed, age }
     }
 }
 
@@ -85,12 +88,24 @@ impl Identity {
             }
             Some(hash) if hash != shown.hash => Ok(refused("something else was found than what has this hash", shown)),
             Some(_) if shown.instances.iter().any(differs) => Ok(refused("instances find different stores", shown)),
+            Some(_) if self.is_early(&shown) => Ok(refused(
+                "other instances may not have recorded what they see yet: repeat this in a few seconds",
+                shown,
+            )),
             Some(_) => self.accept_found(backend, &known, shown).await,
         }
     }
 
+    /// Whether instances that see something else may not have noticed the first record that differs.
+    fn is_early(&self, shown: &AcceptView) -> bool {
+        let disputing = shown.instances.iter().filter(|view| view.reason.is_some()).map(|view| view.age);
+        disputing.max().is_some_and(|age| age < self.parts.settings.answer_wait)
+    }
+
     async fn accept_view(&self, backend: &SharedBackend) -> Result<(KnownBackend, AcceptView), Error> {
         let name = backend.name();
+        // What is accepted later is what is read here, whatever the path leads to by then.
+        backend.reopen_place().await.map_err(|source| failed(backend, source))?;
         let (compared, mismatch) = self.inspect(backend).await?;
         if let Some(mismatch) = &mismatch {
             // The record of this instance says what it finds now, not what it found before.
@@ -115,7 +130,7 @@ impl Identity {
 
     async fn all_newest_missing(&self, backend: &SharedBackend) -> Result<Vec<String>, Error> {
         let mut missing = Vec::new();
-        for key in self.parts.identities.newest_keys(backend.name(), NEWEST_MAX).await? {
+        for key in self.newest_keys(backend.name()).await? {
             if backend.probe(&key).await == Probe::Absent {
                 missing.push(key);
             }
@@ -133,7 +148,7 @@ impl Identity {
         let found = shown.found.as_ref().map_or(0, |found| found.sequence);
         let sequence = found.max(known.mark_sequence).max(known.next_sequence) + 1;
         let next = PlannedMark { mark: self.fresh_mark(), sequence };
-        let acceptance = Acceptance { expected: known, hash: &shown.hash, next: &next };
+        let acceptance = Acceptance { expected: known, hash: &shown.hash, next: &next, upto: self.newest_upto() };
         match self.parts.identities.accept_mark(name, acceptance).await {
             Ok(()) => {}
             Err(error) if error.verdict() == Some(CatalogVerdict::RunAgain) => {
@@ -141,7 +156,6 @@ impl Identity {
             }
             Err(error) => return Err(error.into()),
         }
-        backend.reopen_place().await.map_err(|source| failed(backend, source))?;
         self.write_accepted(backend, &next).await?;
         self.learn_traits(backend).await?;
         self.raise(backend).await?;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, join, join_all};
 use s3o_backend::canaries::sweep;
 use s3o_backend::fleet::NOT_REACHED;
 use s3o_backend::identity::Verdict;
 use s3o_backend::{Probe, SharedBackend};
+use s3o_model::clock::Timestamp;
 use s3o_model::names::BackendName;
 
 use super::marks::{Compared, Mismatch};
@@ -17,26 +18,40 @@ use crate::Error;
 const EXCHANGED: &str = "another store is at its path; its identity is being checked";
 /// How often an attach is tried for backends that were not reached, and for folders that are frozen.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
-/// How often a store is read that is frozen; each read is a paid request.
-const REMOTE_INTERVAL: Duration = Duration::from_secs(30);
-/// One in this many attaches answers the identity records of other instances.
-const ATTACHES_A_DISPUTE: u32 = 15;
+/// Why a backend is frozen that lacks the newest object.
+const NEWEST_MISSING: &str = "the newest object is missing: is it a stale clone?";
+/// How often a frozen store is read, where each read is a paid request, or costs the catalog much.
+const SLOW_INTERVAL: Duration = Duration::from_secs(30);
+/// How often the identity records of other instances are looked for and answered.
+const ANSWER_INTERVAL: Duration = Duration::from_secs(4);
 /// How many of the newest locations are looked up.
-pub(super) const NEWEST_MAX: usize = 32;
+const NEWEST_MAX: usize = 32;
+/// How far ahead of this clock those of other instances may be.
+const CLOCKS_DIFFER_MAX: Duration = Duration::from_mins(1);
 
 impl Identity {
-    /// Attaches backends for as long as the process lives, and answers the identity records of other instances.
+    /// Attaches backends for as long as the process lives, and answers the identity records of other instances. Each
+    /// backend has a loop of its own: one that hangs keeps no other from being attached.
     pub async fn watch(&self) {
-        let mut attaches: u32 = 0;
+        let loops: Vec<_> = self.parts.fleet.backends().map(|backend| self.boxed_watch(backend)).collect();
+        join(join_all(loops), self.keep_answering()).await;
+    }
+
+    fn boxed_watch<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            loop {
+                self.boxed_attach(backend).await;
+                tokio::time::sleep(ATTACH_INTERVAL).await;
+            }
+        })
+    }
+
+    async fn keep_answering(&self) {
         loop {
-            self.attach().await;
-            if attaches.is_multiple_of(ATTACHES_A_DISPUTE)
-                && let Err(error) = self.answer_disputes().await
-            {
+            if let Err(error) = self.answer_disputes().await {
                 tracing::info!(%error, "identity records of other instances not answered, retrying");
             }
-            attaches = attaches.wrapping_add(1);
-            tokio::time::sleep(ATTACH_INTERVAL).await;
+            tokio::time::sleep(ANSWER_INTERVAL).await;
         }
     }
 
@@ -72,10 +87,11 @@ impl Identity {
             return exchanged;
         };
         let is_remote = self.parts.settings.max_age.contains_key(name);
-        let now = self.parts.clock.now();
-        let tried = self.state(name, |state| state.tried);
-        let is_due = tried.is_none_or(|tried| now.since(tried) >= REMOTE_INTERVAL);
-        frozen == NOT_REACHED || !is_remote || is_due
+        let (now, tried) = (self.boot(), self.state(name, |state| state.tried));
+        let is_due = tried.is_none_or(|tried| now.saturating_sub(tried) >= SLOW_INTERVAL);
+        // A look for the newest object reads all locations of the backend.
+        let is_cheap = !is_remote && !frozen.starts_with(NEWEST_MISSING);
+        frozen == NOT_REACHED || is_cheap || is_due
     }
 
     fn frozen_reason(&self, name: &BackendName) -> Option<String> {
@@ -84,7 +100,7 @@ impl Identity {
 
     async fn attach_one(&self, backend: &SharedBackend) -> Result<(), Error> {
         let name = backend.name();
-        let now = self.parts.clock.now();
+        let now = self.boot();
         self.state(name, |state| state.tried = Some(now));
         backend.reopen_place().await.map_err(|source| failed(backend, source))?;
         // An attach compares before it writes anything.
@@ -93,9 +109,13 @@ impl Identity {
             return self.freeze(backend, &mismatch).await;
         }
         self.learn_traits(backend).await?;
-        if compared.verdict == Verdict::Fresh || self.must_raise(name, &compared).await? {
+        let unraised = if compared.verdict == Verdict::Fresh || self.must_raise(name, &compared).await? {
             self.raise(backend).await?;
-        }
+            None
+        } else {
+            Some(compared.known.mark_sequence)
+        };
+        self.state(name, |state| state.unraised = unraised);
         if compared.verdict != Verdict::Fresh {
             self.delay_deletes(name);
         }
@@ -116,7 +136,7 @@ impl Identity {
             _ => self.newest_missing(backend).await?,
         };
         let mismatch = missing.map(|key| Mismatch {
-            reason: format!("the newest object is missing: is it a stale clone? ({key})"),
+            reason: format!("{NEWEST_MISSING} ({key})"),
             missing: Some(key),
             ..compared.mismatch()
         });
@@ -127,7 +147,7 @@ impl Identity {
     /// last raise lacks what was written since.
     async fn newest_missing(&self, backend: &SharedBackend) -> Result<Option<String>, Error> {
         let name = backend.name();
-        for key in self.parts.identities.newest_keys(name, NEWEST_MAX).await? {
+        for key in self.newest_keys(name).await? {
             match backend.probe(&key).await {
                 Probe::Present(_) => return Ok(None),
                 Probe::Absent if self.parts.identities.is_located(name, &key).await? => return Ok(Some(key)),
@@ -139,6 +159,15 @@ impl Identity {
         Ok(None)
     }
 
+    /// The keys of the newest locations. Identifiers that a clock wrote which was ahead are left out.
+    pub(super) async fn newest_keys(&self, name: &BackendName) -> Result<Vec<String>, Error> {
+        Ok(self.parts.identities.newest_keys(name, self.newest_upto(), NEWEST_MAX).await?)
+    }
+
+    pub(super) fn newest_upto(&self) -> Timestamp {
+        self.parts.clock.now().after(CLOCKS_DIFFER_MAX)
+    }
+
     /// A start raises the mark, unless another instance has just done so.
     async fn must_raise(&self, name: &BackendName, compared: &Compared) -> Result<bool, Error> {
         if compared.verdict == Verdict::Overwritten {
@@ -148,10 +177,28 @@ impl Identity {
         Ok(age.is_none_or(|age| age >= self.parts.settings.raise_age))
     }
 
+    /// Whether the mark was raised, by this instance or another one of this catalog, since the attach. A copy of the
+    /// catalog that was taken just before knows the mark that the attach found; deletes wait for one that it cannot know.
+    pub(super) async fn is_raised(&self, backend: &SharedBackend) -> Result<bool, Error> {
+        let name = backend.name();
+        let has_delay = self.parts.settings.delete_delay.get(name).is_some_and(|delay| !delay.is_zero());
+        let Some(found) = self.state(name, |state| state.unraised).filter(|_| has_delay) else { return Ok(true) };
+        let known = self.parts.identities.known_backend(name).await?;
+        if known.mark_sequence <= found {
+            let age = self.parts.identities.mark_age(name).await?;
+            if age.is_none_or(|age| age < self.parts.settings.raise_age) || !self.boxed_raise(backend).await? {
+                return Ok(false);
+            }
+        }
+        self.state(name, |state| state.unraised = None);
+        self.delay_deletes(name);
+        Ok(true)
+    }
+
     /// Another catalog that claims the backend too has this long to notice the raise.
     pub(super) fn delay_deletes(&self, name: &BackendName) {
         let delay = self.parts.settings.delete_delay.get(name).copied().unwrap_or(Duration::ZERO);
-        let from = self.parts.clock.now().after(delay);
+        let from = self.boot() + delay;
         self.state(name, |state| state.deletes_from = (!delay.is_zero()).then_some(from));
     }
 

@@ -60,7 +60,7 @@ impl Identity {
         if let (Verdict::FitsNext, Some(found)) = (compared.verdict, &compared.found) {
             self.confirm(name, &found.mark).await?;
         }
-        let now = self.parts.clock.now();
+        let now = self.boot();
         self.state(name, |state| state.checked = Some(now));
         Ok(compared)
     }

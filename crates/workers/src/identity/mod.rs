@@ -21,7 +21,7 @@ use s3o_backend::fleet::{Fleet, NOT_REACHED};
 use s3o_backend::identity::{Verdict, read_identity};
 use s3o_backend::{Error as BackendError, SharedBackend};
 use s3o_catalog::{Identities, IdentityRecords};
-use s3o_model::clock::{Clock, Timestamp};
+use s3o_model::clock::Clock;
 use s3o_model::ids::IdSource;
 use s3o_model::names::BackendName;
 
@@ -49,6 +49,8 @@ pub struct IdentitySettings {
     pub delete_delay: HashMap<BackendName, Duration>,
     /// An attach raises no mark that was confirmed more recently.
     pub raise_age: Duration,
+    /// How long other instances have to record what they see before a backend can be accepted.
+    pub answer_wait: Duration,
 }
 
 /// What the identity worker is made of.
@@ -84,16 +86,23 @@ pub struct Identity {
 #[derive(Debug, Clone, Default)]
 struct State {
     /// When the identity was last compared.
-    checked: Option<Timestamp>,
+    checked: Option<SinceBoot>,
     /// When a backend that is frozen was last attached again.
-    tried: Option<Timestamp>,
+    tried: Option<SinceBoot>,
     /// Whether this process confirmed a mark there.
     has_confirmed: bool,
+    /// The unknown mark of another catalog that still has to be contested.
+    to_contest: Option<String>,
+    /// The sequence number of the mark that an attach found and did not raise: deletes wait until it was raised.
+    unraised: Option<u64>,
     /// When deletes begin.
-    deletes_from: Option<Timestamp>,
+    deletes_from: Option<SinceBoot>,
     /// When what was found was last recorded, and its hash.
-    recorded: Option<(Timestamp, String)>,
+    recorded: Option<(SinceBoot, String)>,
 }
+
+/// A moment of this process, as time since boot: a wall clock that is set back would make old checks young.
+type SinceBoot = Duration;
 
 impl Identity {
     /// An identity keeper for backends that were not reached yet: they take no writes.
@@ -127,7 +136,10 @@ impl Identity {
     /// attached, and no instance has a record of anything else.
     pub async fn permits_deletes(&self, backend: &SharedBackend) -> Result<bool, Error> {
         let name = backend.name();
-        if self.state(name, |state| state.deletes_from).is_some_and(|from| self.parts.clock.now() < from) {
+        if !self.is_raised(backend).await? {
+            return Ok(false);
+        }
+        if self.state(name, |state| state.deletes_from).is_some_and(|from| self.boot() < from) {
             return Ok(false);
         }
         Ok(self.permits(backend).await? && !self.is_disputed(name).await?)
@@ -161,9 +173,13 @@ impl Identity {
     fn is_recent(&self, name: &BackendName) -> bool {
         let max_age = self.parts.settings.max_age.get(name).copied().unwrap_or(Duration::ZERO);
         let (checked, from) = self.state(name, |state| (state.checked, state.deletes_from));
-        let now = self.parts.clock.now();
-        let counts = |moment: Timestamp| from.is_none_or(|from| now < from || moment >= from);
-        checked.is_some_and(|moment| now.since(moment) < max_age && counts(moment))
+        let now = self.boot();
+        let counts = |moment: SinceBoot| from.is_none_or(|from| now < from || moment >= from);
+        checked.is_some_and(|moment| now.saturating_sub(moment) < max_age && counts(moment))
+    }
+
+    fn boot(&self) -> SinceBoot {
+        self.parts.clock.since_boot()
     }
 
     fn state<T>(&self, name: &BackendName, work: impl FnOnce(&mut State) -> T) -> T {

@@ -7,8 +7,8 @@ use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, fingerprint};
 use s3o_catalog::IdentityRecord;
 use s3o_model::names::BackendName;
 
-use super::Identity;
 use super::marks::Mismatch;
+use super::{Identity, SinceBoot};
 use crate::Error;
 
 /// How long a record counts after it was last renewed.
@@ -27,22 +27,34 @@ impl Identity {
             self.parts.alarm.frozen(name, reason);
         }
         let was_in_use = standing.is_none();
-        if was_in_use && mismatch.is_unknown_mark && self.state(name, |state| state.has_confirmed) {
-            self.contest(backend, mismatch.found.as_ref()).await;
+        let unknown = mismatch.found.as_ref().filter(|_| mismatch.is_unknown_mark);
+        let contested = self.state(name, |state| {
+            if was_in_use && state.has_confirmed {
+                state.to_contest = unknown.map(|found| found.mark.clone());
+            }
+            unknown.filter(|found| state.to_contest.as_ref() == Some(&found.mark))
+        });
+        if let Some(found) = contested
+            && self.contest(backend, found).await
+        {
+            self.state(name, |state| state.to_contest = None);
         }
         self.record(name, mismatch.found.as_ref(), mismatch.hash(), Some(reason.to_owned())).await
     }
 
     /// Two catalogs use this backend. The process that wrote the unknown mark freezes the backend when it
-    /// reads that the mark is contested.
-    async fn contest(&self, backend: &SharedBackend, found: Option<&Carried>) {
-        let Some(found) = found else { return };
+    /// reads that the mark is contested. Says whether it was written; if not, the next comparison tries again.
+    async fn contest(&self, backend: &SharedBackend, found: &Carried) -> bool {
         let contested = Carried { contested: true, ..found.clone() };
         match backend.write_own(IDENTITY_KEY, contested.encode()).await {
             Ok(()) => {
                 tracing::error!(backend = %backend.name(), mark = found.mark, "mark of another catalog contested");
+                true
             }
-            Err(error) => tracing::error!(backend = %backend.name(), %error, "mark of another catalog not contested"),
+            Err(error) => {
+                tracing::error!(backend = %backend.name(), %error, "mark of another catalog not contested");
+                false
+            }
         }
     }
 
@@ -52,7 +64,7 @@ impl Identity {
         if closed {
             tracing::info!(backend = %name, "identity record closed, the identity matches");
         }
-        self.state(name, |state| state.recorded = None);
+        self.state(name, |state| (state.recorded, state.to_contest) = (None, None));
         self.parts.fleet.set_frozen(name, None);
         Ok(())
     }
@@ -64,14 +76,15 @@ impl Identity {
         hash: String,
         reason: Option<String>,
     ) -> Result<(), Error> {
-        let now = self.parts.clock.now();
-        let is_recorded = |(at, recorded): &(_, String)| *recorded == hash && now.since(*at) < RENEWED_AFTER;
+        let now = self.boot();
+        let is_fresh = |at: SinceBoot| now.saturating_sub(at) < RENEWED_AFTER;
+        let is_recorded = |(at, recorded): &(SinceBoot, String)| *recorded == hash && is_fresh(*at);
         if self.state(name, |state| state.recorded.as_ref().is_some_and(is_recorded)) {
             return Ok(());
         }
         let found = serde_json::to_string(&found).unwrap_or_default();
         let host = self.parts.host.clone();
-        let record = IdentityRecord { host, found, hash: hash.clone(), reason, dismissed: false };
+        let record = IdentityRecord { host, found, hash: hash.clone(), reason, dismissed: false, age: Duration::ZERO };
         self.parts.records.record(name, &record, LEASE).await?;
         self.state(name, |state| state.recorded = Some((now, hash)));
         Ok(())

@@ -1,8 +1,8 @@
 //! Facts about marks, freezes per instance, records and accepts.
 
+mod raises;
 mod records;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use s3o_backend::layers::{Fault, Flaky, Weather};
 use s3o_backend::{Fleet, Memory, SharedBackend};
 use s3o_catalog::conformance::scene::Scene;
 use s3o_catalog::{Identities as _, KnownBackend};
+use s3o_model::clock::Clock as _;
 use s3o_model::entropy::SeededEntropy;
 use s3o_model::ids::IdSource;
 use s3o_model::names::BackendName;
@@ -194,7 +195,7 @@ async fn a_clone_younger_than_the_last_raise_lacks_the_newest_object() {
     for number in 0..3 {
         scene.put(bucket, &format!("k{number}"), 5).await;
     }
-    let newest = scene.catalog.newest_keys(&disk(), 32).await.expect("locations");
+    let newest = scene.catalog.newest_keys(&disk(), scene.clock.now(), 32).await.expect("locations");
     for key in &newest[1..] {
         store.plant(key, Bytes::from_static(b"12345"));
     }
@@ -207,6 +208,7 @@ async fn a_clone_younger_than_the_last_raise_lacks_the_newest_object() {
 
     // The object arrives, as on a disk that was mounted late: the next look attaches the backend.
     clone.plant(&newest[0], Bytes::from_static(b"12345"));
+    scene.clock.advance(MINUTE);
     assert!(other.identity.attach().await);
     assert_eq!(other.frozen(), None);
 }
@@ -294,39 +296,4 @@ async fn a_catalog_that_never_confirmed_a_mark_contests_none() {
     restored.catalog.confirm_mark(&disk(), "before").await.expect("confirmed");
     let instance = Instance::attached(&restored, "b", &store).await;
     assert!(instance.frozen().is_some() && !carried(&store).contested);
-}
-
-#[tokio::test]
-async fn deletes_begin_some_time_after_a_start_if_its_raise_still_stands() {
-    let (scene, store) = (scene(), memory());
-    assert!(Instance::attached(&scene, "a", &store).await.deletes().await, "nothing was ever written there");
-    let settings = IdentitySettings {
-        max_age: HashMap::from([(disk(), Duration::from_hours(1))]),
-        delete_delay: HashMap::from([(disk(), 2 * MINUTE)]),
-        ..IdentitySettings::default()
-    };
-    let started = Instance::with(&scene, "a", vec![store.clone()], settings);
-    assert!(started.identity.attach().await);
-    assert!(!started.deletes().await);
-    assert!(started.identity.permits(started.backend()).await.expect("compared"), "it is read all the same");
-    scene.clock.advance(MINUTE);
-    assert!(!started.deletes().await);
-    // Another catalog writes a mark of its own meanwhile: the check from the start does not count any more.
-    let stranger = Carried { mark: "unheard".to_owned(), sequence: 9, ..carried(&store) };
-    store.plant(IDENTITY_KEY, stranger.encode());
-    scene.clock.advance(MINUTE);
-    assert!(!started.deletes().await);
-    assert!(started.frozen().is_some());
-}
-
-#[tokio::test]
-async fn a_start_raises_no_mark_that_another_instance_has_just_confirmed() {
-    let (scene, store) = (scene(), memory());
-    Instance::attached(&scene, "a", &store).await;
-    let settings = || IdentitySettings { raise_age: 5 * MINUTE, ..IdentitySettings::default() };
-    for (wait, sequence) in [(MINUTE, 1), (5 * MINUTE, 2)] {
-        scene.clock.advance(wait);
-        assert!(Instance::with(&scene, "b", vec![store.clone()], settings()).identity.attach().await);
-        assert_eq!(carried(&store).sequence, sequence);
-    }
 }

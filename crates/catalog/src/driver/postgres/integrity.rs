@@ -20,12 +20,12 @@ const RELATIONS: &str = "SELECT c.oid::regclass::text, c.relkind = 'i' FROM pg_c
 
 /// What is wrong; nothing, in a database that is whole.
 pub(super) async fn check(client: &Object) -> Result<Vec<String>, Error> {
-    let found = client.query_opt(EXTENSION, &[]).await.map_err(failed)?;
+    let found = client.query_opt(EXTENSION, &[]).await.map_err(|error| failed(&error))?;
     let Some(schema) = found.map(|row| row.get::<_, String>(0)) else {
         return Err(Error::Internal("amcheck is not installed: run CREATE EXTENSION amcheck".to_owned()));
     };
     let mut faults = Vec::new();
-    for relation in client.query(RELATIONS, &[]).await.map_err(failed)? {
+    for relation in client.query(RELATIONS, &[]).await.map_err(|error| failed(&error))? {
         let (name, is_index): (String, bool) = (relation.get(0), relation.get(1));
         let found = if is_index { index(client, &schema, &name).await } else { table(client, &schema, &name).await };
         faults.extend(found?.iter().map(|fault| format!("{name}: {fault}")));
@@ -43,7 +43,7 @@ async fn index(client: &Object, schema: &str, name: &str) -> Result<Vec<String>,
     match client.batch_execute(&question).await {
         Ok(()) => Ok(Vec::new()),
         Err(error) if is_damage(&error) => Ok(vec![reason::chain(&error)]),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(failed(&error)),
     }
 }
 
@@ -52,7 +52,7 @@ async fn table(client: &Object, schema: &str, name: &str) -> Result<Vec<String>,
     match client.query(&question, &[]).await {
         Ok(rows) => Ok(rows.iter().map(|row| row.get(0)).collect()),
         Err(error) if is_damage(&error) => Ok(vec![reason::chain(&error)]),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(failed(&error)),
     }
 }
 
@@ -61,6 +61,6 @@ fn is_damage(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| damage.contains(code))
 }
 
-fn failed(error: tokio_postgres::Error) -> Error {
-    Error::Away(reason::chain(&error))
+fn failed(error: &tokio_postgres::Error) -> Error {
+    Error::Away(reason::chain(error))
 }

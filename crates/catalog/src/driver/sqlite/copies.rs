@@ -35,8 +35,8 @@ fn copy(database: &Path, to: &Path) -> Result<(), Error> {
 /// Puts a whole copy in place of a database that no process uses, which is kept beside it; where it is, is returned.
 /// With the database itself as the copy, only its generation changes.
 pub fn restore(from: &Path, database: &Path) -> Result<Option<PathBuf>, Error> {
-    let lock = open::lock_file(database)?;
     demand_whole(from)?;
+    let lock = open::lock_file(database)?;
     let mut kept = None;
     if !is_same(from, database) {
         let draft = beside(database, ".restore");
@@ -46,9 +46,11 @@ pub fn restore(from: &Path, database: &Path) -> Result<Option<PathBuf>, Error> {
         kept = put_aside(database)?;
         let away = |error: std::io::Error| Error::Away(format!("{}: {error}", database.display()));
         std::fs::rename(&draft, database).map_err(away)?;
+        generation::sync_folder(database).map_err(away)?;
     }
     // The lock is on the file that was there; the one that is there now has its own.
-    let lock_of_new = if kept.is_some() { Some(open::lock_file(database)?) } else { None };
+    let lock_of_new = if is_same(from, database) { None } else { Some(open::lock_file(database)?) };
+    generation::begin_unclean(database)?;
     let mut connection: Connection = connect(database)?;
     open::prepare(&mut connection)?;
     generation::after_restore(database, &connection)?;
@@ -63,6 +65,8 @@ fn demand_whole(from: &Path) -> Result<(), Error> {
     if std::fs::metadata(from).map_or(true, |found| found.len() == 0) {
         return Err(broken("there is no catalog"));
     }
+    // Reading a database applies the log beside it, and closing it folds that log in.
+    generation::refuse_foreign_log(from)?;
     integrity::check(from)?.first().map_or(Ok(()), |fault| Err(broken(fault)))
 }
 

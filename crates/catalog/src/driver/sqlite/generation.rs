@@ -42,10 +42,22 @@ fn note(database: &Path, noted: Noted) -> std::io::Result<()> {
     written.write_all(&serde_json::to_vec(&noted)?)?;
     written.sync_all()?;
     std::fs::rename(&draft, &path)?;
-    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    sync_folder(database)
+}
+
+/// Makes the names in the folder of the database durable.
+pub(super) fn sync_folder(database: &Path) -> std::io::Result<()> {
+    match database.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(folder) => File::open(folder)?.sync_all(),
         None => File::open(".")?.sync_all(),
     }
+}
+
+/// Notes that the last stop is no longer the last event: from now on there may be a log, which belongs to the database.
+pub(super) fn begin_unclean(database: &Path) -> Result<(), Error> {
+    let Some(last) = noted(database).filter(|noted| noted.clean) else { return Ok(()) };
+    let away = |error: std::io::Error| Error::Away(format!("{}: {error}", file(database).display()));
+    note(database, Noted { clean: false, ..last }).map_err(away)
 }
 
 /// Refuses a log that cannot belong to the database: nothing may read it, since SQLite applies whatever lies there.

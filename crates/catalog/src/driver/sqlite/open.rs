@@ -37,11 +37,13 @@ pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     let lock = lock_file(path)?;
     generation::refuse_foreign_log(path)?;
     let mut writer = connect(path)?;
-    // Closing folds a log that somebody left into the file; what is refused must keep both.
+    // Closing folds a log that a crash left into the file; what is refused must keep both.
     let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
     keep_log(&writer, has_log)?;
     check_ours(&writer)?;
     keep_log(&writer, false)?;
+    // A migration writes a log; a crash in the middle must not leave it beside the note of a clean stop.
+    generation::begin_unclean(path)?;
     prepare(&mut writer)?;
     Ok(Opened { writer, lock })
 }
