@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test soak check fuzz chaos bench setup
+.PHONY: run test soak damage check fuzz chaos bench setup
 
 run: ## build and serve on embedded defaults: SQLite and a local folder below ./s3o-data
 	$(CARGO) run --release --bin s3o -- serve
@@ -13,6 +13,9 @@ test: ## every test, with what it needs installed, started and stopped again
 soak: export S3O_SOAK_SECONDS ?= 600
 soak: ## simulate new seeds for S3O_SOAK_SECONDS (default 600); a seed that fails is told
 	$(CARGO) test -p s3o-tests --test simulation -- --exact soak --nocapture
+
+damage: ## damage copies of a catalog at random and serve them, S3O_DAMAGED_CATALOGS of them (default 500)
+	S3O_DAMAGED_CATALOGS=$${S3O_DAMAGED_CATALOGS:-500} S3O_DAMAGE_SEED=$${S3O_DAMAGE_SEED:-$$(date +%s)} S3O_SUITES=damage scripts/test.sh
 
 check: ## all that a machine can judge without running the product
 	scripts/check.sh

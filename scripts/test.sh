@@ -3,7 +3,7 @@
 # how long each took, stops what it started. Fails if any suite failed.
 #
 # S3O_BIN       the binary that the black-box tests drive (default: the one built here)
-# S3O_SUITES    suites to run, by name (default: all of them; chaos is a part of alone)
+# S3O_SUITES    suites to run, by name (default: all of them; chaos is a part of alone, damage of blackbox)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -118,6 +118,7 @@ for name in $suites; do
         blackbox) suite blackbox blackbox -n 2 -m "not alone" ;;
         alone) suite alone blackbox -m alone ;;
         chaos) suite chaos blackbox -k test_chaos ;;
+        damage) suite damage blackbox -k test_no_damage_deletes -s ;;
         *) echo "no suite is called $name" >&2; exit 2 ;;
     esac
 done

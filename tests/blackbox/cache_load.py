@@ -87,7 +87,9 @@ class Load:
         self.servers, self.wanted = servers, checks
         self.keys = [Key(f"key-{number}") for number in range(keys)]
         self.readers = readers
-        self.checked = self.unavailable = self.changes = 0
+        self.checked = self.changes = 0
+        # What the answers of 503 said.
+        self.unavailable = []
         self.wrong, self.ended, self.lock = [], threading.Event(), threading.Lock()
 
     def run(self, meanwhile=None):
@@ -127,7 +129,7 @@ class Load:
             for key, floor in asked:
                 status, body = connection.receive()
                 if status == 503:
-                    self.unavailable += 1
+                    self.unavailable.append(body)
                     continue
                 checked += 1
                 fault = key.judge(floor, status, body) if status in (200, 404) else f"status {status}"

@@ -38,7 +38,7 @@ def shared(redis, **settings):
 
 def connected(servers):
     for server in servers:
-        eventually(lambda: ask(server, "GET", "/status")[1]["cache"]["shared"] == "ok", 10, message="no Redis")
+        eventually(lambda: ask(server, "GET", "/status")[1]["cache"]["shared"] == "ok", 60, message="no Redis")
     return servers
 
 
@@ -70,7 +70,7 @@ def told(load, servers, began, what):
     print(
         f"\n{what}: {load.checked} checks and {load.changes} changes in {took:.0f} s, "
         f"{ratio:.1%} of the reads from memory, {counts['redis', 'hit']} from Redis, "
-        f"{store_reads(servers):.0f} reads of the store, {load.unavailable} answers of 503"
+        f"{store_reads(servers):.0f} reads of the store, {len(load.unavailable)} answers of 503"
     )
     return ratio, counts
 
@@ -80,7 +80,7 @@ def test_nobody_is_served_what_is_gone(instances, redis):
     began = time.monotonic()
     load = Load(servers, CHECKS).run()
     ratio, counts = told(load, servers, began, "healthy")
-    assert load.checked >= CHECKS and load.unavailable == 0
+    assert load.checked >= CHECKS and not load.unavailable, load.unavailable[:3]
     assert ratio > 0.5 and counts["redis", "hit"] > 0
     assert store_reads(servers) < load.checked / 10
 
@@ -126,7 +126,7 @@ def test_whatever_happens_to_redis_nobody_is_served_what_is_gone(instances, redi
     load = Load(servers, CHECKS_UNDER_FAULTS)
     load.run(lambda load: fault(redis, load))
     _, counts = told(load, servers, began, fault.__name__)
-    assert load.checked >= CHECKS_UNDER_FAULTS and load.unavailable == 0
+    assert load.checked >= CHECKS_UNDER_FAULTS and not load.unavailable, load.unavailable[:3]
     for outcome in outcomes:
         assert counts["redis", outcome] > 0, (outcome, counts)
     connected(servers)

@@ -1,6 +1,6 @@
 """A damaged catalog: nothing that lives is deleted, and what a check can see is not served as if it were whole.
 
-`S3O_DAMAGED_CATALOGS` says how many copies are damaged (`make soak` damages more), `S3O_DAMAGE_SEED` where they begin.
+`S3O_DAMAGED_CATALOGS` says how many copies are damaged (`make damage` damages more), `S3O_DAMAGE_SEED` where they begin.
 """
 
 import collections

@@ -116,6 +116,10 @@ def test_the_tenth_refusal_is_the_last_and_a_retry_drains(server, gate):
     for line in lines:
         assert (line["backend"], line["size_bytes"], line["reason"], line["attempts"]) == ("store", 1000, "delete", 10)
         assert line["run_id"] and line["actor"] == "cleanup" and "AccessDenied" in line["error"]
+    warnings = [line for line in server.log().splitlines() if "cleanup moved to the dead-letter queue" in line]
+    for letter in letters:
+        [warning] = [line for line in warnings if letter["physical_key"] in line]
+        assert "WARN" in warning and "store" in warning and "AccessDenied" in warning
 
     assert orphan(server) == 2000, "the bytes are still on the bill"
     s3 = server.s3()

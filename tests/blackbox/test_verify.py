@@ -148,12 +148,15 @@ def test_a_cleanup_of_living_bytes_is_found(own_server):
     server = own_server().start()
     server.s3().create_bucket(Bucket="bucket")
     server.s3().put_object(Bucket="bucket", Key="key", Body=b"x")
-    far = 2**60
+    soon = int(time.time() * 1000) + 600_000
     server.database.change(
         "INSERT INTO cleanup_queue (backend_name, physical_key, size_bytes, stripe, reason, due, created_at) "
-        f"SELECT backend_name, physical_key, 0, stripe, 'delete', {far}, 0 FROM object_locations"
+        f"SELECT backend_name, physical_key, 0, stripe, 'delete', {soon}, 0 FROM object_locations"
     )
     assert_found(server, ["I4"], located(server), deep=False)
+    # No setting puts a cleanup off for so long: a clock was ahead when it was written.
+    server.database.change(f"UPDATE cleanup_queue SET due = {2**60}")
+    assert_found(server, ["I4", "I11"], located(server), deep=False)
 
 
 def test_a_backend_that_is_away_could_not_be_checked(own_server):

@@ -184,6 +184,19 @@ async fn a_discard_looks_first() {
 }
 
 #[tokio::test]
+async fn a_discard_believes_an_absence_when_its_time_has_come_by_the_clock_of_the_catalog() {
+    let (house, dead) = buried().await;
+    house.memory.corrupt(&dead[0].physical_key, None::<Bytes>);
+    house.change("UPDATE cleanup_dlq SET absent_ok_after = :now + 60000").await;
+    let gently = Disposal::Discard { force: false };
+    let kept = one(&house, gently, &dead[0]).await.expect("it is there").kept;
+    assert!(matches!(kept.as_slice(), [Kept::NotProven(_)]), "{kept:?}");
+    house.clock.advance(Duration::from_mins(1));
+    assert_eq!(one(&house, gently, &dead[0]).await.expect("it is there").kept, []);
+    assert_eq!(letters(&house).await.len(), 1);
+}
+
+#[tokio::test]
 async fn force_leaves_a_finding_so_that_the_sums_hold() {
     let (house, dead) = buried().await;
     let by_force = Disposal::Discard { force: true };

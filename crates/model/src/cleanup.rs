@@ -258,6 +258,16 @@ mod tests {
     }
 
     #[test]
+    fn an_absence_is_not_judged_by_a_clock_that_is_not_trusted() {
+        let passed = cleanup(0, Some(1));
+        assert_eq!(verdict(&passed, Attempt::Absent), Outcome::DoneAbsent);
+        let doubted = |row: &Cleanup, attempt| judge(row, attempt, None, &RETRIES, 1.0);
+        assert!(matches!(doubted(&passed, Attempt::Absent), Outcome::Wait { .. }));
+        assert_eq!(doubted(&passed, Attempt::Deleted), Outcome::Done);
+        assert_eq!(doubted(&cleanup(0, None), Attempt::Absent), Outcome::DoneAbsent, "no late write is expected");
+    }
+
+    #[test]
     fn an_outage_spends_no_attempt() {
         assert_eq!(verdict(&cleanup(3, None), Attempt::Away), Outcome::Deferred);
     }

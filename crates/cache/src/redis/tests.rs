@@ -4,9 +4,10 @@ use super::{Redis, check_url, envelope};
 use crate::conformance::{entry, fresh};
 use crate::tier::{Entry, Tier, TierError};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use redis::AsyncCommands as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -104,13 +105,10 @@ async fn a_redis_that_is_not_there_is_not_asked() {
     drop(listener);
     let (tier, _upkeep) = tier_at(&format!("redis://127.0.0.1:{port}"));
     tokio::time::sleep(Duration::from_millis(50)).await;
-    #[expect(clippy::disallowed_methods, reason = "the time that really passes is what is measured")]
-    let began = Instant::now();
     for _ in 0..10_000 {
-        assert_eq!(tier.get(fresh(), 3).await, Err(TierError::NotAsked));
+        assert_eq!(tier.get(fresh(), 3).now_or_never(), Some(Err(TierError::NotAsked)), "a reader waited");
     }
     assert_eq!(tier.forget(&[fresh()]).await, Err(TierError::NotAsked));
-    assert!(began.elapsed() < Duration::from_secs(10), "took {:?}", began.elapsed());
 }
 
 /// Speaks just enough to be taken for a Redis: so many answers, then silence.
