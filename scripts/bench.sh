@@ -13,6 +13,7 @@
 # S3O_BENCH_ENDPOINT   load this server instead (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and start none
 # S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
 # S3O_BENCH_ALONE      set to load no SeaweedFS
+# S3O_BENCH_OTHER      another build of s3o (the path of its binary), loaded in turns with this one instead of SeaweedFS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,13 +35,27 @@ measure_requests() (
     . scripts/bench_servers.sh
     make_scratch
     start_s3o sqlite "sqlite:$scratch/catalog.db" disk
-    if [ -z "${S3O_BENCH_ALONE:-}" ]; then
+    local names=s3o,SeaweedFS
+    if [ -n "${S3O_BENCH_OTHER:-}" ]; then
+        names=s3o,other
+        start_other
+    elif [ -z "${S3O_BENCH_ALONE:-}" ]; then
         start_seaweed || true
     fi
     # shellcheck disable=SC2154
-    "$binary" bench --names s3o,SeaweedFS --endpoint "$sqlite_url" --pid "$sqlite_pid" --metrics "$sqlite_metrics" \
+    "$binary" bench --names "$names" --endpoint "$sqlite_url" --pid "$sqlite_pid" --metrics "$sqlite_metrics" \
         ${compare[@]+"${compare[@]}"} "$@"
 )
+
+# Starts the other build, with a catalog and a folder of its own.
+start_other() {
+    local own="$binary"
+    binary="$S3O_BENCH_OTHER"
+    start_s3o other "sqlite:$scratch/other.db" other_disk
+    binary="$own"
+    # shellcheck disable=SC2154
+    compare=(--compare "$other_url")
+}
 
 for section in ${sections//,/ }; do
     case "$section" in

@@ -247,19 +247,23 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
         config,
     };
     let (stopping, stopped) = watch::channel(false);
-    let upkeep = tokio::spawn(upkeep(engine.clone(), (identity, prober), cache, (reload, hang_ups)));
+    let mut upkeep = tokio::spawn(upkeep(engine.clone(), (identity, prober), cache, (reload, hang_ups)));
     let workers = tokio::spawn(runner.serve(stopped.clone()));
     let s3 = tokio::spawn(listener::serve(s3_socket, door, limits, told(stopped.clone()), DRAIN_MAX));
     let (router, limits) = (listener::router_service(router), open_files::ADMIN_LIMITS);
     let admin = tokio::spawn(listener::serve(admin_socket, router, limits, told(stopped), DRAIN_MAX));
-    stop.asked().await;
+    let outcome = tokio::select! {
+        () = stop.asked() => Ok(()),
+        // Without it leases are not renewed and backends are not watched: the next start recovers what this one leaves.
+        ended = &mut upkeep => Err(Failure::of("background work ended", ended.err().map_or_else(String::new, |why| why.to_string()))),
+    };
     tracing::info!("stopping: requests in flight are finished first");
     stopping.send_replace(true);
     finish([s3, admin, workers], &engine).await?;
     upkeep.abort();
     ground.audit.close();
     tracing::info!("stopped");
-    Ok(())
+    outcome
 }
 
 /// Waits for the listeners and workers, and then for what requests left to do.
