@@ -69,6 +69,26 @@ async fn a_check_finds_what_statements_did_not_meet() {
 }
 
 #[tokio::test]
+async fn a_check_finds_a_partial_index_with_entries_of_no_row() {
+    const INDEX: &str = "CREATE INDEX multipart_uploads_leftover ON multipart_uploads (closed_at)";
+    let folder = tempfile::tempdir().expect("a folder");
+    let scene = open(folder.path()).expect("a catalog");
+    let bucket = scene.bucket("house").await;
+    scene.upload(bucket, "a").await;
+    drop(scene);
+    let connection = Connection::open(file(folder.path())).expect("a database");
+    let spoil = format!(
+        "DROP INDEX multipart_uploads_leftover; {INDEX}; PRAGMA writable_schema = ON; \
+         UPDATE sqlite_schema SET sql = '{INDEX} WHERE leftover = 1' WHERE name = 'multipart_uploads_leftover'"
+    );
+    connection.execute_batch(&spoil).expect("spoilt");
+    drop(connection);
+    let scene = open(folder.path()).expect("a catalog");
+    let Integrity::Damaged(why) = scene.catalog.check().await else { panic!("the damage was not found") };
+    assert!(why.contains("multipart_uploads_leftover has 1 entries for 0 rows"), "{why}");
+}
+
+#[tokio::test]
 async fn a_damaged_catalog_answers_only_with_what_it_finds() {
     let folder = tempfile::tempdir().expect("a folder");
     filled(folder.path(), "a").await;
