@@ -1,8 +1,9 @@
 //! Bytes that land when somebody has already looked for them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use s3o_backend::layers::Fault;
 use s3o_catalog::{Cleanups as _, Mode};
@@ -114,7 +115,7 @@ struct Heard(Mutex<Vec<String>>);
 impl OrphanAlarm for Heard {
     fn orphaned(&self, orphan: &Orphan<'_>) {
         let Orphan { backend, size_bytes, bucket, key, .. } = orphan;
-        self.0.lock().expect("a lock").push(format!("{backend} {size_bytes} {bucket} {key}"));
+        self.0.lock().push(format!("{backend} {size_bytes} {bucket} {key}"));
     }
 }
 
@@ -128,7 +129,7 @@ async fn bytes_of_a_fenced_write_are_queued_however_long_the_catalog_refuses() {
     let put = house.put("a", b"landed", &client);
     put_behind_everybody(&house, put, Fault::Stall(MINUTE)).await.expect_err("the intent was gone");
     assert_eq!(house.bytes_stored(), 6, "they landed when nobody looked for them any more");
-    assert_eq!(*heard.0.lock().expect("a lock"), ["memory 6 bucket a"]);
+    assert_eq!(*heard.0.lock(), ["memory 6 bucket a"]);
     let mut registry = Registry::default();
     house.process.metrics.register(&mut registry, std::iter::empty());
     let mut page = String::new();
@@ -147,6 +148,6 @@ async fn bytes_of_a_fenced_write_are_queued_however_long_the_catalog_refuses() {
         () = house.engine.keep_leases() => {}
         queued = tokio::time::timeout(MINUTE * 20, queued) => queued.expect("queued in the end"),
     }
-    assert_eq!(heard.0.lock().expect("a lock").len(), 1, "it is told once");
+    assert_eq!(heard.0.lock().len(), 1, "it is told once");
     house.check(&holds_nothing()).await;
 }

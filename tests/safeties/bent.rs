@@ -1,12 +1,13 @@
 //! A backend that can be bent: it stores under other names, lies about what it does not know, holds a write up, or is
 //! another disk than it was.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
+use parking_lot::Mutex;
 use s3o_backend::layers::Flaky;
 use s3o_backend::{
     Backend, ByteStream, DeleteAnswer, Doomed, Error, Memory, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
@@ -70,7 +71,7 @@ impl Bent {
 
     /// Lets the writes that are under way land.
     pub fn land(&self) {
-        for (key, bytes) in self.under_way.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for (key, bytes) in self.under_way.lock().drain(..) {
             self.memory.plant(&key, bytes);
         }
     }
@@ -125,7 +126,7 @@ impl Backend for Bent {
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
         if self.loses_writes.load(Ordering::Relaxed) {
             let bytes = collected(body).await?;
-            self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push((key.to_owned(), bytes));
+            self.under_way.lock().push((key.to_owned(), bytes));
             return Err(Error::Unknown("no answer".to_owned()));
         }
         if self.bend.by_name {

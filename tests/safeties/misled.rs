@@ -1,10 +1,11 @@
 //! A driver that can be misled: it forgets units, loses the answer to a commit, is away for some units, or promises leases
 //! that nobody gave.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use s3o_catalog::unit::{Answer, Row, Statement, Unit, Value};
 use s3o_catalog::{Condition, Driver, Effort, Error};
 
@@ -34,11 +35,11 @@ impl Misled {
 
     /// Plays the trick on the next unit of that name.
     pub fn mislead(&self, unit: &'static str, trick: Trick) {
-        self.tricks.lock().unwrap_or_else(PoisonError::into_inner).push((unit, trick));
+        self.tricks.lock().push((unit, trick));
     }
 
     fn trick_for(&self, unit: &str) -> Option<Trick> {
-        let mut tricks = self.tricks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tricks = self.tricks.lock();
         let place = tricks.iter().position(|(name, _)| *name == unit)?;
         Some(tricks.remove(place).1)
     }

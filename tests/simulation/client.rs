@@ -1,11 +1,12 @@
 //! A client: it picks requests by chance, may hang up, and holds every answer against the ledger.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fastrand::Rng;
 use futures_util::stream::unfold;
+use parking_lot::{Mutex, MutexGuard};
 use s3o_engine::multipart::Completed;
 use s3o_engine::{BodyError, ByteStream, Copied, Engine, Error, Stored};
 use s3o_model::clock::{Clock as _, Timestamp};
@@ -44,12 +45,12 @@ pub struct Town {
 
 impl Town {
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock()
     }
 
     /// Takes one operation off the budget.
     fn take(&self) -> bool {
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut budget = self.budget.lock();
         let left = *budget > 0;
         *budget -= u64::from(left);
         left
@@ -57,7 +58,7 @@ impl Town {
 
     /// How many operations are left.
     pub fn left(&self) -> u64 {
-        *self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.budget.lock()
     }
 }
 
@@ -84,7 +85,7 @@ pub type Seen<'a, T> = Option<&'a Result<T, Error>>;
 
 impl Client {
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     pub fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {

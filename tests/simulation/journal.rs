@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Arguments};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use s3o_model::clock::Clock;
 
 use crate::sky::Sky;
@@ -55,7 +56,7 @@ struct Inner {
 }
 
 fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+    held.lock()
 }
 
 impl Journal {

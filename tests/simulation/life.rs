@@ -1,10 +1,11 @@
 //! One seed: lives of the process, each in a runtime of its own, ended as a crash ends them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use s3o_backend::SharedBackend;
 use s3o_cache::CacheSettings;
 use s3o_catalog::unit::Statement;

@@ -2,9 +2,9 @@
 //! goes on where it stood when a new life begins in a new runtime. It remembers where it has been.
 
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use s3o_model::clock::{Clock, Timestamp, millis_of};
 use tokio::time::Instant;
 
@@ -45,7 +45,7 @@ impl Shown {
 
 impl Sky {
     fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A runtime begins.

@@ -2,10 +2,10 @@
 //! run of many seeds in which one never struck has not tested it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
+use parking_lot::Mutex;
 use s3o_backend::layers::{Fault, Weather};
 
 use crate::journal::Journal;
@@ -76,7 +76,7 @@ impl Storm {
     }
 
     fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
-        draw(&mut self.chance.lock().unwrap_or_else(PoisonError::into_inner))
+        draw(&mut self.chance.lock())
     }
 
     fn strikes(&self, calls: u64) -> bool {

@@ -1,10 +1,11 @@
 //! What stands between the engine and the world: calls take time, the catalog fails, and every
 //! delete is held against the locations of that very moment.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use s3o_backend::{
     Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
     UnfinishedUpload, UploadedPart, UploadsPage, Written,
@@ -22,12 +23,12 @@ pub struct Crimes(Mutex<Vec<String>>);
 
 impl Crimes {
     fn note(&self, crime: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(crime);
+        self.0.lock().push(crime);
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

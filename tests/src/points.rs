@@ -1,11 +1,12 @@
 //! Points: every call to the catalog and to a backend is one, counted as it is made. At any of them
 //! the process can be made to die, an answer to get lost, or a client to hang up.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use s3o_backend::layers::{Fault, Weather};
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
 use s3o_catalog::{Condition, Driver, Effort, Error};
@@ -57,15 +58,15 @@ impl Points {
 
     /// The catalog is away for units of this name from now on, or for none.
     pub fn refuse_unit(&self, name: Option<&'static str>) {
-        *self.0.refused_unit.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        *self.0.refused_unit.lock() = name;
     }
 
     fn refuses(&self, unit: &Unit) -> bool {
-        *self.0.refused_unit.lock().unwrap_or_else(PoisonError::into_inner) == Some(unit.name)
+        *self.0.refused_unit.lock() == Some(unit.name)
     }
 
-    fn planned(&self) -> std::sync::MutexGuard<'_, Option<(usize, Blow)>> {
-        self.0.planned.lock().unwrap_or_else(PoisonError::into_inner)
+    fn planned(&self) -> parking_lot::MutexGuard<'_, Option<(usize, Blow)>> {
+        self.0.planned.lock()
     }
 
     /// How many were passed.
@@ -89,11 +90,11 @@ impl Points {
     /// The calls so far, in order: `backend NAME` when a backend call begins, `unit NAME` when a unit is committed.
     #[must_use]
     pub fn journal(&self) -> Vec<String> {
-        self.0.journal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.journal.lock().clone()
     }
 
     fn record(&self, kind: &str, name: &str) {
-        self.0.journal.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{kind} {name}"));
+        self.0.journal.lock().push(format!("{kind} {name}"));
     }
 
     /// Waits for the death of the process.

@@ -5,8 +5,9 @@
 
 mod health;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use s3o_model::clock::Timestamp;
 use s3o_model::names::BackendName;
 use s3o_model::placement::BackendView;
@@ -57,11 +58,11 @@ struct Member {
 
 impl Member {
     fn standing(&self) -> Arc<Standing> {
-        Arc::clone(&self.standing.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.standing.read())
     }
 
     fn change(&self, change: impl FnOnce(&mut Standing)) {
-        let mut held = self.standing.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.standing.write();
         let mut standing = held.as_ref().clone();
         change(&mut standing);
         *held = Arc::new(standing);

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use md5::{Digest, Md5};
+use parking_lot::{Mutex, MutexGuard};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::names::BackendName;
 use s3o_model::physical_key::{NameStyle, RESERVED_PREFIX};
@@ -86,7 +87,7 @@ impl Memory {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A test that panicked while it looked inside leaves the maps as valid as they were.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn count(&self, operation: &'static str) {

@@ -5,9 +5,10 @@
 //! and where the leader went away one of the followers takes its place.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use s3o_model::ids::ContentId;
 use tokio::sync::watch;
 
@@ -63,7 +64,7 @@ impl Flights {
     }
 
     fn flying(&self) -> MutexGuard<'_, HashMap<ContentId, Awaited>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -7,10 +7,11 @@ pub(crate) mod postgres;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::error::Error;
 
@@ -81,12 +82,12 @@ impl ProcessLocks {
 #[async_trait]
 impl Locks for ProcessLocks {
     async fn try_lock(&self, worker: &str) -> Result<Locked, Error> {
-        if !self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(worker.to_owned()) {
+        if !self.held.lock().insert(worker.to_owned()) {
             return Ok(Locked::By(self.instance.clone()));
         }
         let (held, worker) = (Arc::clone(&self.held), worker.to_owned());
         Ok(Locked::Held(Lock::new(Arc::default(), move || {
-            held.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+            held.lock().remove(&worker);
         })))
     }
 }

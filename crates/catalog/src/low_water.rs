@@ -6,8 +6,9 @@
 //! freed) is found by the next sweep.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use s3o_model::clock::Timestamp;
 use s3o_model::names::BackendName;
 
@@ -102,7 +103,7 @@ impl LowWaters {
 
     /// Tells where a queue stands.
     pub(crate) fn of<T>(&self, queue: Queue, act: impl FnOnce(&mut LowWater) -> T) -> T {
-        act(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(queue).or_default())
+        act(self.0.lock().entry(queue).or_default())
     }
 }
 

@@ -4,8 +4,9 @@
 //! once and kept until it has others, so that telling costs no question.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use s3o_catalog::{Committed, PutRow};
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::{BucketId, VersionId};
@@ -57,7 +58,7 @@ impl Rules {
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<BucketId, OfBucket>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// The rules of this revision, or of a later one: those count by now.

@@ -4,10 +4,11 @@
 //! process a writer knows, too, when the last step of its write would come too late.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use s3o_model::clock::{Clock, Reading, Timestamp};
 use s3o_model::ids::IntentId;
 
@@ -57,7 +58,7 @@ pub struct Watch(Option<(Arc<Entry>, Arc<dyn Clock>)>);
 
 impl Entry {
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }
 
@@ -112,7 +113,7 @@ impl Leases {
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<IntentId, Arc<Entry>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// Keeps a lease that was just obtained.

@@ -1,64 +1,43 @@
-//! Tracked tasks: work that must not be cut in half when a client hangs up.
+//! Tracked tasks: work that must not be cut in half when a client closes its connection.
 
 use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
 
 use crate::Error;
 
-/// The work that is under way.
-#[derive(Debug, Clone, Default)]
-pub struct Tasks(Arc<State>);
+/// The tasks that are running.
+#[derive(Debug, Clone)]
+pub struct Tasks(TaskTracker);
 
-#[derive(Debug, Default)]
-struct State {
-    running: AtomicUsize,
-    ended: Notify,
-}
-
-/// Counts its task down, however the task ends.
-struct Running(Arc<State>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.ended.notify_waiters();
-        }
+impl Default for Tasks {
+    fn default() -> Self {
+        let tracker = TaskTracker::new();
+        // Only a closed tracker can be waited for; it takes tasks all the same.
+        tracker.close();
+        Self(tracker)
     }
 }
 
 impl Tasks {
-    /// Runs work to its end, even if nobody waits for it any more.
+    /// Runs work to its end, even if the caller is dropped.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        self.0.running.fetch_add(1, Ordering::AcqRel);
-        let running = Running(Arc::clone(&self.0));
-        let task = tokio::spawn(async move {
-            let _running = running;
-            work.await
-        });
+        let task = self.0.spawn(work);
         task.await.unwrap_or_else(|error| Err(Error::Internal(format!("a request's task ended: {error}"))))
     }
 
-    /// How many tasks are under way.
+    /// How many tasks are running.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.0.running.load(Ordering::Acquire)
+        self.0.len()
     }
 
-    /// Waits until no task is under way.
+    /// Waits until no task is running.
     pub async fn drained(&self) {
-        loop {
-            let ended = self.0.ended.notified();
-            if self.count() == 0 {
-                return;
-            }
-            ended.await;
-        }
+        self.0.wait().await;
     }
 }
 

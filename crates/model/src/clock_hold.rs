@@ -3,8 +3,9 @@
 //! The wall clock can be set; the time since boot cannot, and it counts suspended time. Slewing changes both alike, so
 //! only a step of the wall clock moves them apart. A leap second is far below the tolerance.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::clock::{Reading, Timestamp};
 
@@ -71,13 +72,13 @@ struct Held {
 impl StoreTime {
     /// Notes the date that a store sent.
     pub fn note(&self, date: Timestamp, boot: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date, boot));
+        *self.0.lock() = Some((date, boot));
     }
 
     /// What the store's clock shows now; nothing if the last date is old.
     #[must_use]
     pub fn now(&self, boot: Duration) -> Option<Timestamp> {
-        let (date, then) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (date, then) = (*self.0.lock())?;
         let age = boot.checked_sub(then).filter(|age| *age <= STORE_DATE_MAX_AGE)?;
         Some(date.after(age))
     }

@@ -1,6 +1,6 @@
 //! Randomness, injected so that a seed replays a run.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 /// The one source of random bits.
 pub trait Entropy: Send + Sync {
@@ -40,7 +40,7 @@ impl SeededEntropy {
 
 impl Entropy for SeededEntropy {
     fn next_u64(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).u64(..)
+        self.0.lock().u64(..)
     }
 }
 

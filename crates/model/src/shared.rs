@@ -1,10 +1,12 @@
-//! What many read and few replace.
+//! A value that many read and few replace.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-/// A value in force, shared by everybody who asks and swapped as a whole. Clones are the same.
+use arc_swap::ArcSwap;
+
+/// The current value, which is replaced as a whole. Clones share it.
 #[derive(Debug, Default)]
-pub struct Shared<T>(Arc<RwLock<Arc<T>>>);
+pub struct Shared<T>(Arc<ArcSwap<T>>);
 
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
@@ -13,21 +15,21 @@ impl<T> Clone for Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// Puts this value in force.
+    /// Starts with this value.
     #[must_use]
     pub fn new(value: T) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(value))))
+        Self(Arc::new(ArcSwap::from_pointee(value)))
     }
 
-    /// The value in force now.
+    /// The current value. It stays the same for the caller when it is replaced meanwhile.
     #[must_use]
     pub fn current(&self) -> Arc<T> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.load_full()
     }
 
-    /// Puts another value in force.
+    /// Replaces the value for all clones.
     pub fn replace(&self, value: T) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+        self.0.store(Arc::new(value));
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use s3o_model::escape::must_be_escaped;
 use s3o_server::admin::{InvalidLevel, LogLevel};
 use tracing_subscriber::filter::FilterFn;
@@ -120,12 +120,12 @@ fn filter(level: &str) -> Result<EnvFilter, InvalidLevel> {
 
 impl LogLevel for Levels {
     fn level(&self) -> String {
-        self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.level.lock().clone()
     }
 
     fn set_level(&self, level: &str) -> Result<(), InvalidLevel> {
         let filter = filter(level)?;
-        let mut known = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.level.lock();
         self.filter.reload(filter).map_err(|_| InvalidLevel(level.to_owned()))?;
         level.clone_into(&mut known);
         Ok(())

@@ -18,9 +18,10 @@ mod source;
 mod undo;
 mod workers;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use s3o_cache::Cache;
 use s3o_catalog::{Buckets as _, Longest};
@@ -142,7 +143,7 @@ impl Ground {
     }
 
     fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
-        register(&mut self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        register(&mut self.registry.lock())
     }
 }
 

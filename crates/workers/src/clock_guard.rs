@@ -2,9 +2,10 @@
 //!
 //! Only a catalog that goes by this process's clock needs it; on PostgreSQL the database's clock counts.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use s3o_catalog::ClockNotes;
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::clock_hold::{Change, ClockJudge, Hold, Observation, StoreTime};
@@ -75,7 +76,7 @@ impl ClockGuard {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn seen(&self, newest: Option<Timestamp>) -> Observation {

@@ -4,9 +4,10 @@
 //! claimed, and removed by the token of the claim: what was written anew in between stays. Several
 //! workers share a backlog.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use s3o_catalog::{Error as CatalogError, ExpiredObject, Expiries};
 use s3o_model::ids::{ClaimToken, IdSource};
 use tokio::sync::Notify;
@@ -75,7 +76,7 @@ impl Expiry {
     }
 
     fn claims(&self) -> MutexGuard<'_, Vec<ClaimToken>> {
-        self.claims.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claims.0.lock()
     }
 
     fn latest(&self) -> Option<ClaimToken> {

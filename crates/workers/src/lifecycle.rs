@@ -11,9 +11,10 @@ mod rules;
 mod tests;
 mod told;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use s3o_catalog::{Authority, DueBatch, DueObject, DueRange, DueUpload, Lifecycles, RuledBucket, Verdict};
 use s3o_model::ids::{ClaimToken, IdSource};
 use s3o_model::lifecycle::{Rule, Subject, Threshold};
@@ -91,8 +92,8 @@ impl Lifecycle {
         Self { lifecycles, rules, ids, cleanup_bell, position: Mutex::default(), page: PAGE }
     }
 
-    fn position(&self) -> std::sync::MutexGuard<'_, Position> {
-        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    fn position(&self) -> parking_lot::MutexGuard<'_, Position> {
+        self.position.lock()
     }
 
     /// Some pages, until a full batch was removed.

@@ -11,9 +11,10 @@
 
 mod drift;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use s3o_catalog::{Audits, Booked, CondemnedPlace, Integrity, Recounted};
 use s3o_model::ids::ContentId;
 use tokio::sync::Notify;
@@ -53,7 +54,7 @@ impl Worker for QuotaAudit {
     }
 
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut progress = self.progress.lock().clone();
         if progress.cursor.is_none() {
             progress.suspects.clear();
             self.audit_books(report).await?;
@@ -63,7 +64,7 @@ impl Worker for QuotaAudit {
         progress.cursor = page.last.filter(|_| page.seen >= self.page as u64);
         report.more = progress.cursor.is_some();
         let suspects = if report.more { Vec::new() } else { std::mem::take(&mut progress.suspects) };
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        *self.progress.lock() = progress;
         if report.more { Ok(()) } else { self.judge(&suspects, report).await }
     }
 }

@@ -5,11 +5,12 @@ mod run;
 mod tests;
 mod view;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex as Lock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex as Lock;
 use prometheus_client::registry::Registry;
 use s3o_catalog::{Locks, Runs, WorkerState};
 use s3o_model::clock::{Clock, Timestamp};
@@ -176,7 +177,7 @@ impl Slot {
     }
 
     fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
-        look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.seen.lock())
     }
 }
 

@@ -4,8 +4,8 @@
 //! through a fresh folder makes it durable too before answering, since its maker may be slower.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -59,15 +59,15 @@ pub(super) struct Fresh(Mutex<HashMap<String, u32>>);
 
 impl Fresh {
     fn mark(&self, path: &str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default() += 1;
+        *self.0.lock().entry(path.to_owned()).or_default() += 1;
     }
 
     fn holds(&self, path: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path)
+        self.0.lock().contains_key(path)
     }
 
     fn unmark(&self, path: &str) {
-        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.0.lock();
         if let Some(makers) = marks.get_mut(path) {
             *makers -= 1;
             if *makers == 0 {

@@ -6,10 +6,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::names::BackendName;
 

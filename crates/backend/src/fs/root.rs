@@ -8,8 +8,9 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -45,7 +46,7 @@ impl Root {
 
     /// The handle of the root, proven to be what the path leads to at this moment.
     pub(super) fn enter(&self) -> Result<Arc<OwnedFd>, Error> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         let entered = match held.as_ref() {
             None => open(&self.path, self.create)?,
             Some(held) if place_of(&self.path)? == held.place => return Ok(Arc::clone(&held.folder)),
@@ -61,7 +62,7 @@ impl Root {
 
     /// The folder that the path leads to now, whether it is the one that was opened or not.
     pub(super) fn at_path(&self) -> Result<Held, Error> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let held = self.held.lock().clone();
         match held {
             Some(held) if place_of(&self.path)? == held.place => Ok(held),
             Some(_) => open(&self.path, false),
@@ -74,15 +75,15 @@ impl Root {
 
     /// Whether the path leads to another folder than the one that was opened.
     pub(super) fn has_changed(&self) -> bool {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|held| held.place);
+        let held = self.held.lock().as_ref().map(|held| held.place);
         held.is_some_and(|held| place_of(&self.path).is_ok_and(|place| place != held))
     }
 
     /// Opens the folder that the path leads to now, whatever was there before.
     pub(super) fn reopen(&self) -> Result<(), Error> {
-        if self.held.lock().unwrap_or_else(PoisonError::into_inner).is_none() || self.has_changed() {
+        if self.held.lock().is_none() || self.has_changed() {
             let opened = open(&self.path, self.create)?;
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+            *self.held.lock() = Some(opened);
         }
         self.enter().map(drop)
     }

@@ -58,7 +58,7 @@ pub(super) async fn put(shared: Arc<Shared>, key: String, size_bytes: u64, body:
 
 /// Writes or replaces a small object of s3o's own.
 pub(super) fn replace(shared: &Shared, key: &str, bytes: &[u8]) -> Result<(), Error> {
-    let _alone = shared.own_writes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = shared.own_writes.lock();
     let mut draft = Draft::start(shared, &format!("own-{}", draft_name(key)), Exists::Replaced)?;
     draft.append(bytes)?;
     draft.publish(shared, key, Exists::Replaced)

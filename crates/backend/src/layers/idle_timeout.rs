@@ -6,13 +6,14 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use s3o_model::names::BackendName;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -89,7 +90,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, Movement> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn watch(&self, body: ByteStream) -> ByteStream {

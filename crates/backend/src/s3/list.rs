@@ -3,8 +3,6 @@
 //! Some stores keep keys in folders and sort those by their bare names. That is found out before
 //! the first page, and such a store is listed folder by folder.
 
-use std::sync::PoisonError;
-
 use http::Method;
 use percent_encoding::percent_decode_str;
 use s3o_model::clock::Timestamp;
@@ -72,11 +70,11 @@ impl S3 {
     }
 
     fn order(&self) -> Option<Order> {
-        *self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.order.lock()
     }
 
     pub(super) fn set_order(&self, order: Order) {
-        *self.order.lock().unwrap_or_else(PoisonError::into_inner) = Some(order);
+        *self.order.lock() = Some(order);
     }
 
     async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Listing, Error> {

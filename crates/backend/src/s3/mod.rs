@@ -4,11 +4,12 @@
 //! delete gets its own answer, and an absence is only ever what the service said of that key.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use s3o_model::clock::Clock;
 use s3o_model::clock_hold::StoreTime;
 use s3o_model::entropy::Entropy;

@@ -4,7 +4,7 @@
 //! encoding. When a body fails, that failure is the answer, not the broken connection it causes.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::clock_hold::StoreTime;
 
@@ -176,7 +177,7 @@ impl Transport {
         if let Ok(response) = &sent {
             self.note_date(response.headers());
         }
-        sent.map_err(|error| match broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        sent.map_err(|error| match broken.lock().take() {
             Some(broken) => Error::Body(broken),
             None => Error::Away(with_causes(&error)),
         })
@@ -220,7 +221,7 @@ fn outgoing(payload: Payload, broken: &Broken) -> Outgoing {
             let frames = body::exactly(body, size_bytes).map(move |chunk| match chunk {
                 Ok(chunk) => Ok(Frame::data(chunk)),
                 Err(error) => {
-                    *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+                    *broken.lock() = Some(error.clone());
                     Err(error)
                 }
             });

@@ -4,9 +4,9 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisError};
 use tokio::sync::Notify;
@@ -44,7 +44,7 @@ impl Link {
 
     /// The connections, while there are any.
     pub(super) fn lines(&self) -> Option<Lines> {
-        self.lines.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lines.read().clone()
     }
 
     /// Redis answered a reader.
@@ -63,7 +63,7 @@ impl Link {
 
     /// Gives these connections up.
     pub(super) fn cut(&self, lines: &Lines, why: &dyn Display) {
-        let mut current = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.lines.write();
         if current.as_ref().is_some_and(|current| current.number == lines.number) {
             *current = None;
             tracing::warn!(%why, "redis is away: reading without it");
@@ -90,7 +90,7 @@ impl Link {
 
     fn join(&self, lines: Lines) {
         self.failures.store(0, Ordering::Relaxed);
-        *self.lines.write().unwrap_or_else(PoisonError::into_inner) = Some(lines);
+        *self.lines.write() = Some(lines);
         tracing::info!("connected to redis");
     }
 

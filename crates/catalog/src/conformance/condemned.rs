@@ -1,9 +1,10 @@
 //! Whoever listens hears of every content that was condemned, and of no other.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use s3o_model::etag::ETag;
 use s3o_model::ids::ContentId;
 
@@ -17,7 +18,7 @@ struct Heard(Mutex<Vec<Vec<ContentId>>>);
 
 impl CondemnedObserver for Heard {
     fn condemned(&self, contents: &[ContentId]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(contents.to_vec());
+        self.0.lock().push(contents.to_vec());
     }
 }
 
@@ -29,7 +30,7 @@ impl Heard {
     }
 
     fn take(&self) -> Vec<Vec<ContentId>> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

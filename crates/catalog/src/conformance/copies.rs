@@ -1,9 +1,10 @@
 //! Facts about copies: looked at before a write joins content, and suspect once they were found bad.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use s3o_model::content::Location;
 use s3o_model::ids::{BucketId, ContentId};
 use s3o_model::intent::Intent;
@@ -23,7 +24,7 @@ struct Looks(Mutex<(HashMap<String, Proof>, usize)>);
 impl CopyProver for Looks {
     async fn prove(&self, copy: &Location, size_bytes: u64) -> Proof {
         assert_eq!(size_bytes, BODY_BYTES);
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.1 += 1;
         state.0.get(&copy.backend.to_string()).copied().unwrap_or(Proof::Good)
     }
@@ -37,12 +38,12 @@ impl Looks {
     }
 
     fn find(&self, place: &str, proof: Proof) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.insert(place.to_owned(), proof);
+        self.0.lock().0.insert(place.to_owned(), proof);
     }
 
     /// How often somebody looked since the last time.
     fn taken(&self) -> usize {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).1)
+        std::mem::take(&mut self.0.lock().1)
     }
 }
 

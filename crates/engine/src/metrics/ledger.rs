@@ -4,8 +4,8 @@
 //! will be counted when it ends; one that is gone has ended as it was meant to.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use s3o_model::ids::WriteId;
 
 /// What this process does not know.
@@ -62,7 +62,7 @@ impl State {
 
 impl Ledger {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn announced(&self, write: WriteId) {

@@ -3,9 +3,9 @@
 //! They are counted and audited once and tried again until the catalog has taken them.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use s3o_catalog::{Ended, Error as CatalogError};
 use s3o_model::cleanup::Reason;
 use s3o_model::ids::IntentId;
@@ -33,7 +33,7 @@ struct Leftover {
 
 impl Leftovers {
     fn all(&self) -> MutexGuard<'_, BTreeMap<IntentId, Leftover>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

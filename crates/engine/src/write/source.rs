@@ -1,11 +1,12 @@
 //! A body that may be offered to several backends: a small one to each of them, a large one until its first byte was taken.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{Fuse, poll_fn};
+use parking_lot::{Mutex, MutexGuard};
 use s3o_backend::{BodyError, ByteStream};
 
 /// Bodies up to this size are kept in memory until they are written; what was taken of a larger one is gone.
@@ -75,7 +76,7 @@ impl State {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! The only place of this room that starts tasks.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -67,7 +68,7 @@ impl Load {
             Operation::Get => Some(Request::Get(read_key())),
             Operation::Head => Some(Request::Head(read_key())),
             Operation::List => Some(Request::List),
-            Operation::Delete => match spare.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            Operation::Delete => match spare.lock().pop() {
                 Some(key) => Some(Request::Delete(key)),
                 // A mixed load makes what it deletes; a pure one ends when all is gone.
                 None if cell.workload == Workload::Mixed => Some(Request::Put(self.target.fresh_key())),
@@ -81,7 +82,7 @@ impl Load {
         if let (Request::Put(key), Source::Workload { cell, spare }) = (request, &self.source)
             && cell.workload == Workload::Mixed
         {
-            spare.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+            spare.lock().push(key);
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use s3o_model::clock::{Clock, Timestamp};
 
 /// A count stands for this many times as long as it took: counting costs at most a fiftieth of the time.
@@ -48,7 +49,7 @@ impl<T> Drop for UnderWay<T> {
 }
 
 fn locked<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }
 
 impl<T: Send + Sync + 'static> Counted<T> {

@@ -1,12 +1,13 @@
 //! The metrics page.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -35,7 +36,7 @@ pub struct MetricsPage {
 pub async fn page(State(parts): State<AdminParts>) -> Response {
     parts.metrics.refresh.refresh().await;
     let mut text = String::new();
-    let registry = parts.metrics.registry.lock().unwrap_or_else(PoisonError::into_inner);
+    let registry = parts.metrics.registry.lock();
     match encode(&mut text, &registry) {
         Ok(()) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()).into_response(),

@@ -1,12 +1,13 @@
 //! The admin door from outside: paths, tokens, answers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use s3o_model::clock::SystemClock;
@@ -61,14 +62,14 @@ impl StatusSource for House {
 
 impl LogLevel for House {
     fn level(&self) -> String {
-        self.level.lock().unwrap().clone()
+        self.level.lock().clone()
     }
 
     fn set_level(&self, level: &str) -> Result<(), InvalidLevel> {
         if level == "loud" {
             return Err(InvalidLevel(level.into()));
         }
-        level.clone_into(&mut self.level.lock().unwrap());
+        level.clone_into(&mut self.level.lock());
         Ok(())
     }
 }

@@ -16,10 +16,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use s3o_engine::{Orphan, OrphanAlarm};
@@ -175,7 +176,7 @@ impl Audit {
     /// Writes out what is left and ends the writer; what is noted later is counted as lost.
     pub fn close(&self) {
         self.queue.close();
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.writer.lock().take();
         if writer.is_some_and(|writer| writer.join().is_err()) {
             tracing::error!("the audit writer panicked");
         }

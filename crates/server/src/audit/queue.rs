@@ -1,9 +1,9 @@
 //! Lines on their way to the disk: bounded, in order, handed over in batches.
 
 use std::fs::File;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// From here on, those who can wait do.
@@ -75,7 +75,7 @@ pub(super) struct Queue {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Takes a line; says whether it was kept.
@@ -129,8 +129,7 @@ impl Queue {
         while state.lines_written < target && waited < FLUSH_WAIT_MAX {
             state.hurry = true;
             self.work.notify_one();
-            let woken = self.written.wait_timeout(state, GATHER);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.written.wait_for(&mut state, GATHER);
             waited += GATHER;
         }
     }
@@ -171,10 +170,10 @@ impl Queue {
     /// The next batch, or `None` when there will be no more.
     pub(super) fn take(&self) -> Option<Batch> {
         let idle = |state: &mut State| state.bytes.is_empty() && state.switch.is_none() && !state.closed;
-        let state = self.work.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        self.work.wait_while(&mut state, idle);
         let gathering = |state: &mut State| !state.hurry && !state.closed && state.bytes.len() < BATCH_BYTES;
-        let gathered = self.work.wait_timeout_while(state, GATHER, gathering);
-        let mut state = gathered.unwrap_or_else(PoisonError::into_inner).0;
+        self.work.wait_while_for(&mut state, gathering, GATHER);
         if state.closed && state.bytes.is_empty() && state.switch.is_none() {
             return None;
         }

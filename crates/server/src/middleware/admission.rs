@@ -4,12 +4,13 @@
 //! without a valid signature never take one; they have a small budget of their own and are answered from their head alone.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use s3o_workers::{Budget, RequestGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -99,14 +100,14 @@ impl SlotTicket {
             connection.mark_authenticated();
         }
         let Some(admitted) = self.admission.admit(&self.transfer).await else { return false };
-        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(admitted);
+        *self.slot.lock() = Some(admitted);
         true
     }
 
     /// The slot, if it was taken.
     #[must_use]
     pub fn into_slot(self) -> Option<Admitted> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.slot.lock().take()
     }
 }
 

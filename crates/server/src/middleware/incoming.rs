@@ -5,7 +5,7 @@
 //! told that the connection ends here.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, Sleep};
 
 use super::{RequestNotes, Transfer};
@@ -85,7 +86,7 @@ pub fn watch<B>(request: &Parts, body: B, notes: &RequestNotes, transfer: &Arc<T
 }
 
 fn lock<B>(shared: &Mutex<Shared<B>>) -> MutexGuard<'_, Shared<B>> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock()
 }
 
 type Item = Option<Result<Frame<Bytes>, BoxError>>;

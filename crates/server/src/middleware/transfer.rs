@@ -3,10 +3,11 @@
 //! Only time in which the server waits for the client counts: a transfer that waits for a backend is not slow.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::listener::ConnectionHandle;
@@ -128,7 +129,7 @@ impl Transfer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -191,7 +192,7 @@ impl Transfers {
     }
 
     fn lock(&self) -> MutexGuard<'_, (u64, HashMap<u64, Arc<Transfer>>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,9 +4,10 @@
 //! free capacity and send nothing. Reservations are counted in this process, from their declaration to the end of the write.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::header::RETRY_AFTER;
+use parking_lot::{Mutex, MutexGuard};
 use s3o_engine::Engine;
 use s3s::auth::Credentials;
 
@@ -79,7 +80,7 @@ impl Drop for Reservation {
 }
 
 fn lock(reserved: &Mutex<HashMap<String, u64>>) -> MutexGuard<'_, HashMap<String, u64>> {
-    reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    reserved.lock()
 }
 
 #[cfg(test)]

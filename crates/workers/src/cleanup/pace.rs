@@ -3,8 +3,9 @@
 //! one again after the first that did not.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use s3o_model::names::BackendName;
 
 /// The most that are under way at once.
@@ -35,7 +36,7 @@ impl Pace {
     }
 
     fn of<T>(&self, backend: &BackendName, change: impl FnOnce(&mut usize) -> T) -> T {
-        change(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(backend.clone()).or_insert(1))
+        change(self.0.lock().entry(backend.clone()).or_insert(1))
     }
 }
 

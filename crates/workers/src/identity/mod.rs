@@ -12,11 +12,12 @@ mod records;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
 use s3o_backend::fleet::{Fleet, NOT_REACHED};
 use s3o_backend::identity::{Verdict, read_identity};
 use s3o_backend::{Error as BackendError, SharedBackend};
@@ -183,7 +184,7 @@ impl Identity {
     }
 
     fn state<T>(&self, name: &BackendName, work: impl FnOnce(&mut State) -> T) -> T {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states.lock();
         work(states.entry(name.clone()).or_default())
     }
 

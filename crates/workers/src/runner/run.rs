@@ -1,10 +1,11 @@
 //! One run: the lock, the ticks, and what is recorded of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use s3o_catalog::{Lock, Locked, RunRow, WorkerState};
 use s3o_model::clock::Timestamp;
 use tokio::task::{JoinError, JoinSet};
@@ -149,7 +150,7 @@ impl Room {
             Some(Ok(Err(fault))) => (Outcome::Error, Some(fault.to_string())),
             Some(Err(panic)) => (Outcome::Panicked, Some(panic.to_string())),
         };
-        let work = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
+        let work = std::mem::take(&mut *progress.lock());
         Came { outcome, work, error, holder: None, reason: None }
     }
 
@@ -308,7 +309,7 @@ impl Ticks {
         let ticked = timeout(deadline, scheduled.worker.tick(&mut report)).await;
         drop(permit);
         let (more, waited, events) = (report.more, report.waited, std::mem::take(&mut report.events));
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).absorb(report);
+        self.progress.lock().absorb(report);
         if !events.is_empty() {
             self.room.parts.observer.happened(self.slot.name, run_id, events).await;
         }

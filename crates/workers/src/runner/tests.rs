@@ -99,7 +99,7 @@ async fn failures_put_a_worker_off_further_and_further_and_the_bell_does_not_hel
     }
     assert!(gaps[6..].iter().all(|gap| *gap <= MINUTE + SECOND), "then it is back to normal: {gaps:?}");
     assert_eq!(house.history().await.len(), 6, "the failures");
-    assert_eq!(house.ears.heard.lock().expect("heard").len(), 6);
+    assert_eq!(house.ears.heard.lock().len(), 6);
     serving.stop().await;
 }
 
@@ -109,9 +109,9 @@ async fn what_was_done_before_a_failure_is_not_forgotten() {
     let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
     sleep(MINUTE).await;
     serving.stop().await;
-    let heard = house.ears.heard.lock().expect("heard").clone();
+    let heard = house.ears.heard.lock().clone();
     assert_eq!((heard[0].outcome, heard[0].items["success"]), (Outcome::Error, 1));
-    let happened = house.ears.happened.lock().expect("happened").clone();
+    let happened = house.ears.happened.lock().clone();
     assert_eq!(happened, [(heard[0].run_id.clone(), Event::new("scripted.happened"))]);
 }
 
@@ -133,12 +133,12 @@ async fn a_panic_ends_a_run_and_not_the_worker() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_an_observer_does_not_end_the_loop() {
     let (house, probe) = (House::new(), Probe::new("expiry", [Act::Did(1), Act::Did(1)]));
-    *house.ears.panics.lock().expect("told") = true;
+    *house.ears.panics.lock() = true;
     let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
     sleep(10 * MINUTE).await;
     serving.stop().await;
     assert!(probe.ticks().len() > 5);
-    assert_eq!(house.ears.heard.lock().expect("heard").len(), 1);
+    assert_eq!(house.ears.heard.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +223,7 @@ async fn a_run_whose_lock_is_lost_goes_no_further() {
 #[tokio::test(start_paused = true)]
 async fn a_run_by_hand_always_has_an_answer() {
     let (house, probe) = (House::new(), Probe::new("expiry", [Act::Did(1)]));
-    *house.ears.panics.lock().expect("told") = true;
+    *house.ears.panics.lock() = true;
     let report = house.runner(vec![probe.on(Kind::Shared, HOUR)], 1).run_now("expiry").await.expect("that worker");
     assert_eq!(report.outcome, Outcome::Panicked);
 }

@@ -1,7 +1,6 @@
 //! How far a verification has come, for whoever waits for it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 /// How far a verification has come.
@@ -20,7 +19,7 @@ pub(super) struct Progress(Mutex<VerifyProgress>);
 
 impl Progress {
     fn lock(&self) -> MutexGuard<'_, VerifyProgress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn view(&self) -> VerifyProgress {

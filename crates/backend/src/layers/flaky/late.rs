@@ -1,6 +1,5 @@
 //! Writes whose answer is lost and that take effect all the same, later, whoever is gone by then.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +25,7 @@ impl Flaky {
     /// Keeps a write for later; the error is what its caller is told now.
     pub(super) fn write_later(&self, delay: Duration, call: LateCall) -> Error {
         let due = self.clock.as_ref().map(|clock| clock.now().after(delay));
-        self.late.lock().unwrap_or_else(PoisonError::into_inner).push(LateWrite { due, call });
+        self.late.lock().push(LateWrite { due, call });
         lost()
     }
 
@@ -44,7 +43,7 @@ impl Flaky {
 
     async fn land(&self, is_due: impl Fn(&LateWrite) -> bool) -> usize {
         let due: Vec<LateWrite> = {
-            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut late = self.late.lock();
             let (due, waiting) = late.drain(..).partition(is_due);
             *late = waiting;
             due

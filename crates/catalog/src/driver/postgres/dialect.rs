@@ -1,7 +1,9 @@
 //! The common dialect in PostgreSQL's words.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use crate::driver::dialect::{params_of, respell};
 
@@ -41,11 +43,11 @@ impl Dialect {
     }
 
     pub(super) fn of(&self, sql: &'static str) -> Arc<Translated> {
-        if let Some(known) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(sql) {
+        if let Some(known) = self.known.read().get(sql) {
             return Arc::clone(known);
         }
         let translated = Arc::new(to_postgres(sql, self.now));
-        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(sql, Arc::clone(&translated));
+        self.known.write().insert(sql, Arc::clone(&translated));
         translated
     }
 }

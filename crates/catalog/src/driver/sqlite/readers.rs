@@ -1,8 +1,9 @@
 //! Reader connections: as many as are used at once, kept for the next reader.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use s3o_model::clock::Clock;
 
@@ -53,11 +54,11 @@ impl Readers {
     }
 
     fn keep(&self, reader: Reader) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        self.idle.lock().push(reader);
     }
 
     fn take(&self) -> Result<Reader, Error> {
-        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = self.idle.lock().pop();
         kept.map_or_else(|| self.connect(), Ok)
     }
 

@@ -4,11 +4,12 @@
 //! writer therefore asks whether the transaction still stands; if not, every unit of the group
 //! failed, and each is run again by itself, so that one bad unit does not fail its neighbours.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use s3o_model::clock::Clock;
 use tokio::sync::oneshot;
@@ -56,10 +57,10 @@ impl Writer {
 
     pub(super) async fn run(&self, unit: Unit) -> Outcome {
         match self {
-            Self::Inline(session) => session.lock().unwrap_or_else(PoisonError::into_inner).alone(&unit),
+            Self::Inline(session) => session.lock().alone(&unit),
             Self::Threaded { jobs, .. } => {
                 let (reply, answer) = oneshot::channel();
-                let sent = match jobs.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                let sent = match jobs.lock().as_ref() {
                     Some(jobs) => jobs.send(Job { unit, reply }).is_ok(),
                     None => false,
                 };
@@ -74,7 +75,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         if let Self::Threaded { jobs, thread } = self {
             // Closing the inbox ends the thread once it has run what it was given.
-            jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            jobs.get_mut().take();
             if let Some(thread) = thread.take() {
                 thread.join().unwrap_or_else(|_| tracing::error!("the catalog's writer panicked"));
             }

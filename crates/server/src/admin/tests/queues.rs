@@ -14,7 +14,7 @@ impl House {
     fn dispose(&self, disposal: Disposal, meant: impl Fn(i64) -> bool) -> Disposed {
         let backend = "disk".parse().unwrap();
         let mut disposed = Disposed::default();
-        self.letters.lock().unwrap().retain(|(id, there)| {
+        self.letters.lock().retain(|(id, there)| {
             let name = match disposal {
                 _ if !meant(*id) => return true,
                 Disposal::Discard { force: false } if *there => {
@@ -39,7 +39,7 @@ impl QueueControl for House {
 
     async fn dead_letters(&self, which: &Selection, after: i64, limit: usize) -> Result<Vec<Value>, String> {
         let elsewhere = which.backend.as_ref().is_some_and(|backend| backend.as_str() != "disk");
-        let letters = self.letters.lock().unwrap();
+        let letters = self.letters.lock();
         let shown = letters.iter().filter(|(id, _)| *id > after && !elsewhere).take(limit);
         Ok(shown.map(|(id, _)| json!({"id": id, "backend": "disk"})).collect())
     }
@@ -76,12 +76,12 @@ impl QueueControl for House {
 
 fn house() -> Arc<House> {
     let house = House::default();
-    *house.letters.lock().unwrap() = vec![(1, false), (2, true), (3, false)];
+    *house.letters.lock() = vec![(1, false), (2, true), (3, false)];
     Arc::new(house)
 }
 
 fn left(house: &House) -> Vec<i64> {
-    house.letters.lock().unwrap().iter().map(|(id, _)| *id).collect()
+    house.letters.lock().iter().map(|(id, _)| *id).collect()
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 //! that do as they are told.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use s3o_catalog::{Catalog, Locks, Mode, ProcessLocks, RunRow, Runs, Sqlite, SqliteOptions, WorkerState};
 use s3o_model::clock::{Clock, Timestamp};
@@ -67,7 +68,7 @@ impl Probe {
 
     /// When it ticked.
     pub fn ticks(&self) -> Vec<Instant> {
-        self.ticks.lock().expect("no panic inside").clone()
+        self.ticks.lock().clone()
     }
 
     /// The times between its ticks.
@@ -94,8 +95,8 @@ impl Worker for Probe {
     }
 
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
-        self.ticks.lock().expect("no panic inside").push(Instant::now());
-        let act = self.script.lock().expect("no panic inside").pop_front();
+        self.ticks.lock().push(Instant::now());
+        let act = self.script.lock().pop_front();
         match act {
             None => {}
             Some(Act::Did(items)) => report.count("success", items),
@@ -143,13 +144,13 @@ pub struct Ears {
 impl RunObserver for Ears {
     async fn happened(&self, _worker: &'static str, run_id: &str, events: Vec<Event>) {
         let told = events.into_iter().map(|event| (run_id.to_owned(), event));
-        self.happened.lock().expect("no panic inside").extend(told);
+        self.happened.lock().extend(told);
     }
 
     async fn observed(&self, run: &RunReport) {
-        let panics = std::mem::take(&mut *self.panics.lock().expect("no panic inside"));
+        let panics = std::mem::take(&mut *self.panics.lock());
         assert!(!panics, "told to");
-        self.heard.lock().expect("no panic inside").push(run.clone());
+        self.heard.lock().push(run.clone());
     }
 }
 

@@ -1,9 +1,10 @@
 //! A catalog whose statements are explained as they run. Costs are counted in buffers, which do not depend on the machine.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::{Postgres, PostgresOptions, fresh_schema, url};
 use crate::conformance::scene::{Scene, clock};
@@ -24,7 +25,7 @@ impl Explained {
 
     /// What was touched since it was asked last.
     pub(super) fn spent(&self) -> u64 {
-        std::mem::take(&mut *self.buffers.lock().expect("a lock"))
+        std::mem::take(&mut *self.buffers.lock())
     }
 
     async fn explain(&self, statement: &Statement) -> Result<(), Error> {
@@ -38,7 +39,7 @@ impl Explained {
         let counts = touched.unwrap_or_default().split(' ').filter_map(|count| count.split_once('='));
         let read = counts.filter(|(kind, _)| ["hit", "read"].contains(kind));
         let sum: u64 = read.map(|(_, count)| count.parse::<u64>().expect("a number")).sum();
-        *self.buffers.lock().expect("a lock") += sum;
+        *self.buffers.lock() += sum;
         Ok(())
     }
 }
