@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use s3o_catalog::unit::{Answer, Row, Statement, Unit, Value};
-use s3o_catalog::{Condition, Driver, Effort, Error};
+use s3o_catalog::{Driver, DriverLayer, Error};
 
 /// What is done to the units of one name.
 pub enum Trick {
@@ -59,8 +59,12 @@ fn add(answers: &mut [Answer], more: i64) {
 }
 
 #[async_trait]
-impl Driver for Misled {
-    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+impl DriverLayer for Misled {
+    fn inner(&self) -> &dyn Driver {
+        self.inner.as_ref()
+    }
+
+    async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
         match self.trick_for(unit.name) {
             None => self.inner.write(unit).await,
             Some(Trick::Forget) => Ok(vec![Answer::default(); unit.statements.len()]),
@@ -80,25 +84,5 @@ impl Driver for Misled {
                 Ok(answers)
             }
         }
-    }
-
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
-        self.inner.read(query).await
-    }
-
-    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
-        self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        self.inner.stripes()
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }

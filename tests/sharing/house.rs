@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use s3o_catalog::unit::{Answer, Row, Statement, Unit};
-use s3o_catalog::{Condition, Driver, Effort, Error as CatalogError, Mode, Verdict};
+use s3o_catalog::unit::{Answer, Statement, Unit};
+use s3o_catalog::{Driver, DriverLayer, Error as CatalogError, Mode, Verdict};
 use s3o_engine::{Declared, DeleteObject, Engine, PutObject};
 use s3o_model::clock::SystemClock;
 use s3o_model::conditions::WriteCondition;
@@ -57,8 +57,12 @@ struct Counting {
 }
 
 #[async_trait]
-impl Driver for Counting {
-    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, CatalogError> {
+impl DriverLayer for Counting {
+    fn inner(&self) -> &dyn Driver {
+        self.inner.as_ref()
+    }
+
+    async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, CatalogError> {
         let makes = unit.statements.iter().any(|statement| statement.sql.starts_with("INSERT INTO contents"));
         let answers = self.inner.write(unit).await;
         let count = match &answers {
@@ -70,30 +74,6 @@ impl Driver for Counting {
             count.fetch_add(1, Ordering::Relaxed);
         }
         answers
-    }
-
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, CatalogError> {
-        self.inner.read(query).await
-    }
-
-    async fn read_both_ways(
-        &self,
-        query: Statement,
-        by_table: Statement,
-    ) -> Result<(Vec<Row>, Vec<Row>), CatalogError> {
-        self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        self.inner.stripes()
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }
 

@@ -11,7 +11,7 @@ use s3o_backend::{
     UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
-use s3o_catalog::{Condition, Driver, Effort, Error as CatalogError};
+use s3o_catalog::{Driver, DriverLayer, Error as CatalogError};
 use s3o_model::names::BackendName;
 
 use crate::journal::Journal;
@@ -49,8 +49,12 @@ async fn pass(storm: &Storm) {
 }
 
 #[async_trait]
-impl Driver for Distant {
-    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, CatalogError> {
+impl DriverLayer for Distant {
+    fn inner(&self) -> &dyn Driver {
+        self.inner.as_ref()
+    }
+
+    async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, CatalogError> {
         pass(&self.storm).await;
         let (name, fault) = (unit.name, self.storm.catalog());
         let answers = match fault {
@@ -76,32 +80,12 @@ impl Driver for Distant {
         answers
     }
 
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, CatalogError> {
+    async fn on_read(&self, query: Statement) -> Result<Vec<Row>, CatalogError> {
         pass(&self.storm).await;
         match self.storm.catalog() {
             Some(_) => Err(CatalogError::Away("injected".to_owned())),
             None => self.inner.read(query).await,
         }
-    }
-
-    async fn read_both_ways(
-        &self,
-        query: Statement,
-        by_table: Statement,
-    ) -> Result<(Vec<Row>, Vec<Row>), CatalogError> {
-        self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        self.inner.stripes()
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }
 

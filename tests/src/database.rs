@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
-use s3o_catalog::{Condition, Driver, Effort, Error, Postgres, PostgresOptions};
+use s3o_catalog::{Driver, DriverLayer, Error, Postgres, PostgresOptions};
 use s3o_model::clock::{Clock, ManualClock, SystemClock};
 use s3o_model::entropy::SystemEntropy;
 use s3o_model::ids::IdSource;
@@ -129,28 +129,20 @@ fn wait_for<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -
 }
 
 #[async_trait]
-impl Driver for Still {
-    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+impl DriverLayer for Still {
+    fn inner(&self) -> &dyn Driver {
+        self.inner.as_ref()
+    }
+
+    async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
         self.ask(|inner| async move { inner.write(unit).await })
     }
 
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+    async fn on_read(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.ask(|inner| async move { inner.read(query).await })
     }
 
-    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+    async fn on_read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
         self.ask(|inner| async move { inner.read_both_ways(query, by_table).await })
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        self.inner.stripes()
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use s3o_backend::layers::{Fault, Weather};
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
-use s3o_catalog::{Condition, Driver, Effort, Error};
+use s3o_catalog::{Driver, DriverLayer, Error};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
@@ -165,8 +165,12 @@ pub struct Pointed {
 }
 
 #[async_trait]
-impl Driver for Pointed {
-    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+impl DriverLayer for Pointed {
+    fn inner(&self) -> &dyn Driver {
+        self.inner.as_ref()
+    }
+
+    async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
         let blow = self.points.pass(true);
         yield_now().await;
         if blow == Some(Blow::DieBefore) {
@@ -187,7 +191,7 @@ impl Driver for Pointed {
         }
     }
 
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+    async fn on_read(&self, query: Statement) -> Result<Vec<Row>, Error> {
         let blow = self.points.pass(false);
         yield_now().await;
         match blow {
@@ -195,21 +199,5 @@ impl Driver for Pointed {
             Some(Blow::DieAfter | Blow::LoseAnswer) => Err(Error::Away("injected: no answer".to_owned())),
             None => self.inner.read(query).await,
         }
-    }
-
-    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
-        self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        self.inner.stripes()
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }

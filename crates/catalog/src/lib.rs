@@ -55,6 +55,8 @@ pub use contents::Contents;
 pub use copies::{Copies, CopyProver};
 pub use credentials::SharedCredentials;
 pub use dead_letters::{DeadLetters, Discard};
+#[cfg(any(test, feature = "conformance"))]
+pub use driver::DriverLayer;
 pub use driver::postgres::{InvalidUrl, Postgres, PostgresOptions, check_url};
 pub use driver::sqlite::copies::restore as restore_sqlite;
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions, check_sqlite};

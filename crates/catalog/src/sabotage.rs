@@ -29,7 +29,7 @@ use futures_util::future::BoxFuture;
 use crate::conformance::books;
 use crate::conformance::scene::Scene;
 use crate::unit::{Answer, Row, Statement, Unit};
-use crate::{Catalog, Condition, Driver, Effort, Error};
+use crate::{Catalog, Driver, DriverLayer, Error};
 
 /// What a scenario saw happen that must not, besides what the rows show afterwards.
 type Told = Vec<&'static str>;
@@ -88,18 +88,22 @@ impl Sabotaged {
 }
 
 #[async_trait]
-impl Driver for Sabotaged {
-    async fn write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
+impl DriverLayer for Sabotaged {
+    fn inner(&self) -> &dyn Driver {
+        self.inner.as_ref()
+    }
+
+    async fn on_write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
         self.cut(unit.name, &mut unit.statements);
         self.inner.write(unit).await
     }
 
-    async fn read(&self, mut query: Statement) -> Result<Vec<Row>, Error> {
+    async fn on_read(&self, mut query: Statement) -> Result<Vec<Row>, Error> {
         self.cut("read", std::slice::from_mut(&mut query));
         self.inner.read(query).await
     }
 
-    async fn read_both_ways(
+    async fn on_read_both_ways(
         &self,
         mut query: Statement,
         mut by_table: Statement,
@@ -107,18 +111,6 @@ impl Driver for Sabotaged {
         self.cut("read", std::slice::from_mut(&mut query));
         self.cut("read", std::slice::from_mut(&mut by_table));
         self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        self.inner.stripes()
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }
 

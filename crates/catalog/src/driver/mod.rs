@@ -1,10 +1,14 @@
 //! Drivers: each runs units on one database.
 
 pub(crate) mod dialect;
+#[cfg(any(test, feature = "conformance"))]
+mod layer;
 pub mod postgres;
 pub mod sqlite;
 
 use async_trait::async_trait;
+#[cfg(any(test, feature = "conformance"))]
+pub use layer::DriverLayer;
 
 use crate::condition::Condition;
 use crate::error::Error;

@@ -11,8 +11,8 @@ use tokio_postgres::Client;
 use super::behind;
 use crate::conformance::scene::Scene;
 use crate::driver::postgres::facts::session;
-use crate::unit::{Answer, Row, Statement, Unit};
-use crate::{Condition, Driver, Effort, Error};
+use crate::unit::{Answer, Statement, Unit};
+use crate::{Driver, DriverLayer, Error};
 
 /// How long anything may take on a busy machine before the test gives up.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -26,34 +26,18 @@ struct HeldUp {
 }
 
 #[async_trait]
-impl Driver for HeldUp {
-    async fn write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
+impl DriverLayer for HeldUp {
+    fn inner(&self) -> &dyn Driver {
+        self.inner.as_ref()
+    }
+
+    async fn on_write(&self, mut unit: Unit) -> Result<Vec<Answer>, Error> {
         let place = unit.statements.iter().position(|statement| statement.sql.contains(self.behind));
         let Some(place) = place.filter(|_| unit.name == self.unit) else { return self.inner.write(unit).await };
         unit.statements.insert(place + 1, Statement::new(self.pause, vec![]));
         let mut answers = self.inner.write(unit).await?;
         answers.remove(place + 1);
         Ok(answers)
-    }
-
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
-        self.inner.read(query).await
-    }
-
-    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
-        self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        self.inner.stripes()
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }
 

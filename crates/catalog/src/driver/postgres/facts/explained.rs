@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::{Postgres, PostgresOptions, fresh_schema, url};
 use crate::conformance::scene::{Scene, clock};
 use crate::unit::{Answer, Row, Statement, Unit};
-use crate::{Condition, Driver, Effort, Error};
+use crate::{Driver, DriverLayer, Error};
 
 /// Has every statement explained, and counts the buffers it touched.
 pub(super) struct Explained {
@@ -45,34 +45,22 @@ impl Explained {
 }
 
 #[async_trait]
-impl Driver for Explained {
+impl DriverLayer for Explained {
+    fn inner(&self) -> &dyn Driver {
+        &self.inner
+    }
+
     /// Explaining with ANALYZE does what the statement does, but answers with the plan.
-    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+    async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
         for statement in &unit.statements {
             self.explain(statement).await?;
         }
         Ok(vec![Answer::default(); unit.statements.len()])
     }
 
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+    async fn on_read(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.explain(&query).await?;
         self.inner.read(query).await
-    }
-
-    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
-        self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        1
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }
 

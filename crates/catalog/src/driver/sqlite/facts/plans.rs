@@ -20,7 +20,7 @@ use crate::conformance::scene::{LEASE, Scene, bucket_name, key};
 use crate::objects::expire::{LIVE, MARK_EXPIRED_IN};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{
-    Authority, Buckets, Cleanups, Condition, DeadLetters, Discard, Driver, DueBatch, DueRange, Effort, Error, Expiries,
+    Authority, Buckets, Cleanups, DeadLetters, Discard, Driver, DriverLayer, DueBatch, DueRange, Error, Expiries,
     Intents, Late, Lifecycles, Objects, Overview, PartSource, StaleUploads, StuckObjects, Uploads, Verification,
     checks,
 };
@@ -32,31 +32,19 @@ struct Recorder {
 }
 
 #[async_trait]
-impl Driver for Recorder {
-    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+impl DriverLayer for Recorder {
+    fn inner(&self) -> &dyn Driver {
+        &self.inner
+    }
+
+    async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
         self.seen.lock().extend(unit.statements.iter().map(|statement| statement.sql));
         self.inner.write(unit).await
     }
 
-    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+    async fn on_read(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.seen.lock().insert(query.sql);
         self.inner.read(query).await
-    }
-
-    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
-        self.inner.read_both_ways(query, by_table).await
-    }
-
-    fn condition(&self) -> Condition {
-        self.inner.condition()
-    }
-
-    fn stripes(&self) -> u32 {
-        1
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
     }
 }
 

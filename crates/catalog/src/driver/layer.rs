@@ -1,0 +1,57 @@
+//! A driver around another one, for tests: it sees units and queries, changes them or makes them fail.
+
+use async_trait::async_trait;
+
+use super::{Driver, Effort};
+use crate::condition::Condition;
+use crate::error::Error;
+use crate::unit::{Answer, Row, Statement, Unit};
+
+/// A driver that forwards to another one whatever it does not change.
+#[async_trait]
+pub trait DriverLayer: Send + Sync {
+    /// The driver that does the work.
+    fn inner(&self) -> &dyn Driver;
+
+    /// Runs a unit.
+    async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+        self.inner().write(unit).await
+    }
+
+    /// Runs a query, also one that reads through much of a table.
+    async fn on_read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        self.inner().read(query).await
+    }
+
+    /// Runs two queries on one snapshot.
+    async fn on_read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        self.inner().read_both_ways(query, by_table).await
+    }
+}
+
+#[async_trait]
+impl<T: DriverLayer> Driver for T {
+    async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
+        self.on_write(unit).await
+    }
+
+    async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
+        self.on_read(query).await
+    }
+
+    async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
+        self.on_read_both_ways(query, by_table).await
+    }
+
+    fn condition(&self) -> Condition {
+        self.inner().condition()
+    }
+
+    fn stripes(&self) -> u32 {
+        self.inner().stripes()
+    }
+
+    fn effort(&self) -> Effort {
+        self.inner().effort()
+    }
+}
