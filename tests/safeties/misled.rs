@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use s3o_catalog::unit::{Answer, Row, Statement, Unit, Value};
+use s3o_catalog::unit::{Answer, Unit, Value};
 use s3o_catalog::{Driver, DriverLayer, Error};
 
 /// What is done to the units of one name.
