@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::open::APPLICATION_ID;
+use super::open::{APPLICATION_ID, beside};
 use crate::error::Error;
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -24,6 +24,25 @@ pub fn check_sqlite(path: &Path) -> Result<(), Error> {
     number.copy_from_slice(&header[APPLICATION_ID_AT..APPLICATION_ID_AT + 4]);
     match i64::from(u32::from_be_bytes(number)) {
         APPLICATION_ID => Ok(()),
+        // The first start has not folded its log into the file yet; the number is in the log.
+        0 if std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0) => Ok(()),
         other => Err(Error::Corrupt(format!("the database is not a catalog of s3o: its application id is {other:#x}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_sqlite;
+    use rusqlite::Connection;
+
+    #[test]
+    fn a_database_whose_first_start_is_still_running_is_a_catalog() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("catalog.db");
+        let connection = Connection::open(&path).expect("a database");
+        connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (c)").expect("a table in the log");
+        check_sqlite(&path).expect("the log may say whose it is");
+        drop(connection);
+        check_sqlite(&path).expect_err("without a log the file says that it is another program's");
     }
 }
