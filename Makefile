@@ -15,7 +15,8 @@ soak: ## simulate new seeds for S3O_SOAK_SECONDS (default 600); a seed that fail
 	$(CARGO) test -p s3o-tests --test simulation -- --exact soak --nocapture
 
 damage: ## damage copies of a catalog at random and serve them, S3O_DAMAGED_CATALOGS of them (default 500)
-	S3O_DAMAGED_CATALOGS=$${S3O_DAMAGED_CATALOGS:-500} S3O_DAMAGE_SEED=$${S3O_DAMAGE_SEED:-$$(date +%s)} S3O_SUITES=damage scripts/test.sh
+	S3O_DAMAGED_CATALOGS=$${S3O_DAMAGED_CATALOGS:-500} S3O_DAMAGE_SEED=$${S3O_DAMAGE_SEED:-$$(date +%s)} \
+		S3O_SUITES=damage scripts/test.sh
 
 check: ## all that a machine can judge without running the product
 	scripts/check.sh

@@ -33,7 +33,8 @@ const CLAIM_GRACE: Duration = Duration::from_mins(5);
 /// Further ahead than anything that a test waits for.
 const WEEK: Duration = Duration::from_hours(7 * 24);
 /// How far ahead moments may lie.
-pub const LONGEST: Longest = Longest { due: WEEK, claim: WEEK, lease: WEEK, deletion: WEEK, absence: WEEK };
+pub const LONGEST: Longest =
+    Longest { due: WEEK, claim: WEEK, lease: WEEK, deletion: WEEK, absence: WEEK, past: WEEK, record: WEEK };
 
 /// One run of the program, without its doors.
 pub struct Process {

@@ -50,7 +50,8 @@ impl Identity {
 
     /// Reads an identity object; one that cannot be read proves nothing.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        serde_json::from_slice(bytes).map_err(|error| Error::Unknown(format!("unreadable identity object: {error}")))
+        serde_json::from_slice(bytes)
+            .map_err(|error| Error::Unknown(format!("unreadable identity object {IDENTITY_KEY}: {error}")))
     }
 }
 

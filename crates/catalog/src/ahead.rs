@@ -25,6 +25,10 @@ pub struct Longest {
     pub deletion: Duration,
     /// Until an absence proves that a write never arrived.
     pub absence: Duration,
+    /// Since a content was condemned or an upload was last used: nothing lies ahead, but clocks of instances may differ.
+    pub past: Duration,
+    /// The lease of an identity record.
+    pub record: Duration,
 }
 
 /// Moments that a clock wrote which was ahead.
@@ -48,7 +52,13 @@ const SHOWN: &str = "SELECT * FROM (SELECT 'cleanup ' || physical_key || ' is du
      UNION ALL SELECT * FROM (SELECT 'deletion of ' || key || ' began ' || ((deletion_initiated_at - :now) / 1000) || ' s ahead' \
        FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at > :now + $4 LIMIT 10) AS d \
      UNION ALL SELECT * FROM (SELECT 'absence of ' || physical_key || ' counts in ' || ((absent_ok_after - :now) / 1000) || ' s' \
-       FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5 LIMIT 10) AS e";
+       FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5 LIMIT 10) AS e \
+     UNION ALL SELECT * FROM (SELECT 'content ' || id || ' was condemned ' || ((condemned_at - :now) / 1000) || ' s ahead' \
+       FROM contents WHERE state = 'condemned' AND kind = 'joined' AND condemned_at > :now + $6 LIMIT 10) AS f \
+     UNION ALL SELECT * FROM (SELECT 'upload ' || id || ' was created ' || ((created_at - :now) / 1000) || ' s ahead' \
+       FROM multipart_uploads WHERE state = 'open' AND created_at > :now + $6 LIMIT 10) AS g \
+     UNION ALL SELECT * FROM (SELECT 'record of ' || host || ' for backend ' || backend_name || ' is leased for ' \
+       || ((lease_until - :now) / 1000) || ' s' FROM identity_records WHERE lease_until > :now + $7 LIMIT 10) AS h";
 
 /// Whether there is any such moment: most often not, and then this is all.
 const FOUND: &str = "SELECT 1 WHERE \
@@ -59,7 +69,11 @@ const FOUND: &str = "SELECT 1 WHERE \
      OR EXISTS (SELECT 1 FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' \
        AND deletion_initiated_at > :now + $4) \
      OR EXISTS (SELECT 1 FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5) \
-     OR EXISTS (SELECT 1 FROM cleanup_dlq WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5)";
+     OR EXISTS (SELECT 1 FROM cleanup_dlq WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5) \
+     OR EXISTS (SELECT 1 FROM contents WHERE state = 'condemned' AND kind = 'joined' AND condemned_at > :now + $6) \
+     OR EXISTS (SELECT 1 FROM multipart_uploads WHERE state = 'open' AND created_at > :now + $6) \
+     OR EXISTS (SELECT 1 FROM multipart_parts WHERE last_modified > :now + $6) \
+     OR EXISTS (SELECT 1 FROM identity_records WHERE lease_until > :now + $7)";
 
 /// How many rows of each kind one call changes: a whole queue would hold up every writer of SQLite.
 const ROWS_MAX: usize = 1000;
@@ -68,7 +82,7 @@ const ROWS_MAX: usize = 1000;
 type Bound = fn(&Longest) -> Duration;
 
 /// What ends each kind, and the setting that bounds it.
-const END: [(&str, Bound); 6] = [
+const END: [(&str, Bound); 10] = [
     (
         "UPDATE cleanup_queue SET due = :now WHERE id IN (SELECT id FROM cleanup_queue \
          WHERE backend_name IN (SELECT name FROM backends) AND due > :now + $1 AND token IS NULL LIMIT $2)",
@@ -100,19 +114,37 @@ const END: [(&str, Bound); 6] = [
          WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $1 LIMIT $2)",
         |longest| longest.absence,
     ),
+    (
+        "UPDATE contents SET condemned_at = :now WHERE id IN (SELECT id FROM contents \
+         WHERE state = 'condemned' AND kind = 'joined' AND condemned_at > :now + $1 LIMIT $2)",
+        |longest| longest.past,
+    ),
+    (
+        "UPDATE multipart_uploads SET created_at = :now / 1000 * 1000 WHERE id IN (SELECT id FROM multipart_uploads \
+         WHERE state = 'open' AND created_at > :now + $1 LIMIT $2)",
+        |longest| longest.past,
+    ),
+    (
+        "UPDATE multipart_parts SET last_modified = :now / 1000 * 1000 WHERE (upload_id, number) IN \
+         (SELECT upload_id, number FROM multipart_parts WHERE last_modified > :now + $1 LIMIT $2)",
+        |longest| longest.past,
+    ),
+    ("UPDATE identity_records SET lease_until = :now + $1 WHERE lease_until > :now + $1", |longest| longest.record),
 ];
 
 impl Longest {
     fn values(&self) -> Vec<Value> {
-        let Self { due, claim, lease, deletion, absence } = *self;
-        params![millis_of(due), millis_of(claim), millis_of(lease), millis_of(deletion), millis_of(absence)]
+        let Self { due, claim, lease, deletion, absence, past, record } = *self;
+        let all = [due, claim, lease, deletion, absence, past, record];
+        all.into_iter().map(|longest| millis_of(longest).into()).collect()
     }
 }
 
 #[async_trait]
 impl Ahead for Catalog {
     async fn end_future(&self, longest: &Longest) -> Result<usize, Error> {
-        if self.read(FOUND, longest.values()).await?.is_empty() {
+        self.condition.demand_undamaged()?;
+        if self.scan(FOUND, longest.values()).await?.is_empty() {
             return Ok(0);
         }
         let mut unit = Unit::new("end_future");

@@ -256,7 +256,10 @@ async fn serve(mut config: Config, arguments: &Serve, levels: Levels, signals: S
     let outcome = tokio::select! {
         () = stop.asked() => Ok(()),
         // Without it leases are not renewed and backends are not watched: the next start recovers what this one leaves.
-        ended = &mut upkeep => Err(Failure::of("background work ended", ended.err().map_or_else(String::new, |why| why.to_string()))),
+        ended = &mut upkeep => {
+            let why = ended.err().map_or_else(String::new, |why| why.to_string());
+            Err(Failure::of("background work ended", why))
+        }
     };
     tracing::info!("stopping: requests in flight are finished first");
     stopping.send_replace(true);

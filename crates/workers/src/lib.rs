@@ -33,7 +33,9 @@ pub use dead_letters::{Bounds, DeadLetterOffice, Disposal, Disposed, Kept};
 pub use error::Error;
 pub use event::{BytesAt, Event};
 pub use expiry::{Expiry, ExpiryClaims};
-pub use identity::{AcceptAnswer, AcceptView, Alarm, Identity, IdentityParts, IdentitySettings, InstanceView};
+pub use identity::{
+    AcceptAnswer, AcceptView, Alarm, Identity, IdentityParts, IdentitySettings, InstanceView, RECORD_LEASE,
+};
 pub use lifecycle::{Lifecycle, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview};
 pub use pending_reaper::{PendingReaper, ReaperSettings};
 pub use probes::{ProbeIntervals, Prober};

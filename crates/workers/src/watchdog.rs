@@ -108,6 +108,8 @@ mod tests {
         lease: GRACE,
         deletion: STUCK,
         absence: Duration::from_hours(1),
+        past: GRACE,
+        record: GRACE,
     };
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::scene::{LEASE, Scene};
-use crate::{Ahead, Intents, Late, Longest};
+use crate::{Ahead, Intents, Late, Longest, PartSource, Uploads};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -13,6 +13,8 @@ const LONGEST: Longest = Longest {
     lease: LEASE,
     deletion: Duration::from_hours(2),
     absence: Duration::from_hours(1),
+    past: Duration::from_mins(5),
+    record: Duration::from_mins(2),
 };
 
 /// A write that was given up and may still land: its cleanup waits.
@@ -76,4 +78,26 @@ pub async fn a_deletion_begun_ahead_is_begun_again(scene: &Scene) {
     scene.change("UPDATE objects SET deletion_initiated_at = :now + 7200001", vec![]).await;
     assert_eq!(scene.catalog.end_future(&LONGEST).await.expect("changed"), 1);
     assert_eq!(scene.number("SELECT count(*) FROM objects WHERE deletion_status = 'NOT_EXPIRED'").await, 1);
+}
+
+/// Content that was condemned and uploads that were used in the future are as old as now.
+pub async fn what_began_ahead_began_now(scene: &Scene) {
+    let bucket = scene.bucket("begun").await;
+    let upload = scene.upload(bucket, "open").await;
+    let content = scene.put(bucket, "a", 5).await;
+    let part = scene.part_of(upload, 1, (content, 5), PartSource::Range { offset: 0 });
+    scene.catalog.commit_part(part).await.expect("committed");
+    let joined = scene.upload(bucket, "joined").await;
+    let part = scene.part_of(joined, 1, (content, 5), PartSource::Range { offset: 0 });
+    scene.catalog.commit_part(part).await.expect("committed");
+    scene.complete(joined, &[(1, content)]).await.expect("completed");
+    assert!(scene.delete(bucket, "joined").await);
+    scene.change("UPDATE contents SET condemned_at = :now + 300001 WHERE state = 'condemned'", vec![]).await;
+    scene.change("UPDATE multipart_uploads SET created_at = :now + 300001", vec![]).await;
+    scene.change("UPDATE multipart_parts SET last_modified = :now + 300001", vec![]).await;
+    assert_eq!(scene.catalog.future(&LONGEST).await.expect("a look").len(), 2);
+    assert!(scene.catalog.end_future(&LONGEST).await.expect("changed") >= 3);
+    assert_eq!(scene.catalog.future(&LONGEST).await.expect("a look"), Vec::<String>::new());
+    let late = "SELECT count(*) FROM multipart_parts WHERE last_modified > :now";
+    assert_eq!(scene.number(late).await, 0);
 }

@@ -47,7 +47,7 @@ macro_rules! conformance {
         $crate::conformance! { $scene;
             ahead: a_moment_within_its_setting_stays, a_cleanup_due_too_far_ahead_is_due_now,
                 a_lease_too_far_ahead_has_ended, an_absence_is_never_believed_at_once,
-                a_deletion_begun_ahead_is_begun_again;
+                a_deletion_begun_ahead_is_begun_again, what_began_ahead_began_now;
             books: whatever_breaks_is_found, a_key_named_twice_is_found;
             buckets: a_bucket_is_created_once, buckets_come_by_name, a_number_is_never_reused, tags_are_replaced,
                 an_empty_bucket_goes_once, a_bucket_with_an_object_stays, only_open_uploads_keep_a_bucket,

@@ -75,7 +75,10 @@ fn health(backend: &Value) -> String {
         (Some("away"), _) => format!("away since {}: {}", cell(&backend["since"]), cell(&backend["error"])),
         (Some("full"), _) => format!("full: no space for {}", bytes(&backend["full_from"])),
         (_, Some(reason)) => format!("frozen: {reason}"),
-        (_, None) => cell(&backend["health"]),
+        (_, None) => match backend["deletes_wait"].as_str() {
+            Some(why) => format!("{}, deletes wait: {why}", cell(&backend["health"])),
+            None => cell(&backend["health"]),
+        },
     }
 }
 

@@ -84,6 +84,7 @@ impl Controls {
             reserved: books.reserved_bytes,
             objects: counts.and_then(|counts| counts.locations(&books.backend)),
             draining: false,
+            deletes_wait: self.identity.deletes_wait(&books.backend),
             ..health
         }
     }

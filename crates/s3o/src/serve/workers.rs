@@ -7,8 +7,8 @@ use s3o_backend::Fleet;
 use s3o_catalog::{Catalog, Longest};
 use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
-    Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, ReaperSettings, Schedule,
-    Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
+    Cleanup, CleanupSettings, Expiry, Identity, Kind, Lifecycle, PendingReaper, QuotaAudit, RECORD_LEASE,
+    ReaperSettings, Schedule, Scheduled, StaleMultipart, Watchdog, WatchdogSettings, Worker,
 };
 use tokio::sync::Notify;
 
@@ -168,5 +168,7 @@ pub(super) fn longest(config: &Config) -> Longest {
         lease: config.intents.min_age.max(REST_MAX) + AHEAD_SLACK,
         deletion: config.expiry.stuck_after + AHEAD_SLACK,
         absence,
+        past: AHEAD_SLACK,
+        record: RECORD_LEASE,
     }
 }

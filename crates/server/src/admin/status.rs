@@ -91,6 +91,8 @@ pub struct BackendStatus {
     pub health: Health,
     /// Why it takes no writes.
     pub frozen: Option<String>,
+    /// Why deletes wait there although it fits; the answering instance's view.
+    pub deletes_wait: Option<String>,
     /// Since when it is away, in RFC 3339.
     pub since: Option<String>,
     /// The error of the last probe, while it is away.

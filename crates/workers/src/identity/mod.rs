@@ -27,6 +27,7 @@ use s3o_model::ids::IdSource;
 use s3o_model::names::BackendName;
 
 pub use accept::{AcceptAnswer, AcceptView, InstanceView};
+pub use records::RECORD_LEASE;
 
 use crate::{Error, Report, Worker};
 
@@ -98,6 +99,8 @@ struct State {
     unraised: Option<u64>,
     /// When deletes begin.
     deletes_from: Option<SinceBoot>,
+    /// Which record of another instance stopped the deletes when they were last asked for.
+    disputed: Option<String>,
     /// When what was found was last recorded, and its hash.
     recorded: Option<(SinceBoot, String)>,
 }
@@ -163,6 +166,20 @@ impl Identity {
             return read_identity(backend.as_ref()).await.map(drop).map_err(|source| failed(backend, source));
         }
         self.check(backend).await.map(drop)
+    }
+
+    /// Why deletes wait on a backend that fits, for people.
+    #[must_use]
+    pub fn deletes_wait(&self, name: &BackendName) -> Option<String> {
+        let now = self.boot();
+        let (unraised, from, disputed) =
+            self.state(name, |state| (state.unraised, state.deletes_from, state.disputed.clone()));
+        let has_delay = self.parts.settings.delete_delay.get(name).is_some_and(|delay| !delay.is_zero());
+        if has_delay && unraised.is_some() {
+            return Some("until the mark of the backend was raised, within some minutes of the start".to_owned());
+        }
+        let rest = from.and_then(|from| from.checked_sub(now)).filter(|rest| !rest.is_zero());
+        rest.map(|rest| format!("for {} s after the start", rest.as_secs() + 1)).or(disputed)
     }
 
     fn is_frozen(&self, name: &BackendName) -> bool {

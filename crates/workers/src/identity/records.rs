@@ -12,7 +12,7 @@ use super::{Identity, SinceBoot};
 use crate::Error;
 
 /// How long a record counts after it was last renewed.
-const LEASE: Duration = Duration::from_mins(2);
+pub const RECORD_LEASE: Duration = Duration::from_mins(2);
 /// How old a record may be before it is renewed.
 const RENEWED_AFTER: Duration = Duration::from_secs(30);
 
@@ -85,7 +85,7 @@ impl Identity {
         let found = serde_json::to_string(&found).unwrap_or_default();
         let host = self.parts.host.clone();
         let record = IdentityRecord { host, found, hash: hash.clone(), reason, dismissed: false, age: Duration::ZERO };
-        self.parts.records.record(name, &record, LEASE).await?;
+        self.parts.records.record(name, &record, RECORD_LEASE).await?;
         self.state(name, |state| state.recorded = Some((now, hash)));
         Ok(())
     }
@@ -98,6 +98,8 @@ impl Identity {
             let reason = reason.as_deref().unwrap_or_default();
             tracing::info!(backend = %name, host, reason, "deletes paused, an instance finds another store");
         }
+        let why = disputing.as_ref().map(|record| format!("{} finds another store there", record.host));
+        self.state(name, |state| state.disputed = why);
         Ok(disputing.is_some())
     }
 
