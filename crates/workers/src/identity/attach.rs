@@ -20,8 +20,10 @@ const EXCHANGED: &str = "another store is at its path; its identity is being che
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 /// Why a backend is frozen that lacks the newest object.
 const NEWEST_MISSING: &str = "the newest object is missing: is it a stale clone?";
-/// How often a frozen store is read, where each read is a paid request, or costs the catalog much.
-const SLOW_INTERVAL: Duration = Duration::from_secs(30);
+/// How often a frozen S3 store is read; each read is a paid request.
+const REMOTE_INTERVAL: Duration = Duration::from_secs(30);
+/// How often the newest object is looked for that a frozen folder lacks: the catalog reads all locations for it.
+const NEWEST_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the identity records of other instances are looked for and answered.
 const ANSWER_INTERVAL: Duration = Duration::from_secs(4);
 /// How many of the newest locations are looked up.
@@ -88,10 +90,13 @@ impl Identity {
         };
         let is_remote = self.parts.settings.max_age.contains_key(name);
         let (now, tried) = (self.boot(), self.state(name, |state| state.tried));
-        let is_due = tried.is_none_or(|tried| now.saturating_sub(tried) >= SLOW_INTERVAL);
-        // A look for the newest object reads all locations of the backend.
-        let is_cheap = !is_remote && !frozen.starts_with(NEWEST_MISSING);
-        frozen == NOT_REACHED || is_cheap || is_due
+        let rest = match () {
+            () if frozen == NOT_REACHED => Duration::ZERO,
+            () if is_remote => REMOTE_INTERVAL,
+            () if frozen.starts_with(NEWEST_MISSING) => NEWEST_INTERVAL,
+            () => Duration::ZERO,
+        };
+        tried.is_none_or(|tried| now.saturating_sub(tried) >= rest)
     }
 
     fn frozen_reason(&self, name: &BackendName) -> Option<String> {
