@@ -33,9 +33,11 @@ KEYS_PER_CLIENT = 5
 SHARED_KEYS = 3
 REST_SECONDS = 60
 PATIENCE_SECONDS = 60
-# What may not be told of, whatever happens. A connection that closes while bytes are queued again is audited as
-# storage.OrphanEnqueueFailed and retried: that no byte is left in the end shows that it succeeded.
+# What may not be told of, whatever happens.
 NEVER = {"quota_audit.repaired", "cleanup_queue.dead_lettered", "backend.frozen"}
+# The errors of a database that was stopped or whose connections were closed.
+DATABASE_FAULTS = ("catalog away: ", "the outcome of a commit is unknown: ")
+STARTED = "s3o serves S3 on"
 SETTINGS = {
     "write_path": {"pending_intents": {"min_age": "2s", "reaper_tick": "100ms", "late_write_window": "4s"}},
     "cleanup_queue": {
@@ -231,7 +233,22 @@ def assert_books_are_exact(servers):
         assert code == 0, report
         assert server.metrics()["s3o_audit_dropped_total"] == 0
         assert "panicked" not in server.log()
+        assert_orphans_were_queued(audited(server), server.log())
     assert not set(events(servers)) & NEVER, events(servers)
+
+
+def assert_orphans_were_queued(lines, log):
+    """Only a fault of the database keeps bytes from being queued, and the process queues them later, unless it is killed."""
+    for line in lines:
+        if line["event"] != "storage.OrphanEnqueueFailed":
+            continue
+        assert line["error"].startswith(DATABASE_FAULTS), line
+        named = f'physical_key="{line["physical_key"]}"'
+        failed = [text for text in log.splitlines() if "could not be queued" in text and named in text]
+        assert failed, f"{line} is not in the log"
+        later = log.split(failed[-1])[1]
+        queued = any("bytes queued on retry" in text and named in text for text in later.splitlines())
+        assert queued or STARTED in later, f"{line} was not queued again"
 
 
 def located(server):
@@ -239,7 +256,11 @@ def located(server):
     return dict(server.rows("SELECT backend_name, count(*) FROM object_locations GROUP BY backend_name"))
 
 
+def audited(server):
+    """What the audit file of an instance says."""
+    return [json.loads(line) for line in (server.folder / "s3o-data/audit.jsonl").read_text().splitlines()]
+
+
 def events(servers):
     """How often each event was told of, over all instances."""
-    lines = [line for server in servers for line in (server.folder / "s3o-data/audit.jsonl").read_text().splitlines()]
-    return Counter(json.loads(line)["event"] for line in lines)
+    return Counter(line["event"] for server in servers for line in audited(server))
