@@ -90,11 +90,12 @@ impl Identity {
         };
         let is_remote = self.parts.settings.max_age.contains_key(name);
         let (now, tried) = (self.boot(), self.state(name, |state| state.tried));
-        let rest = match () {
-            () if frozen == NOT_REACHED => Duration::ZERO,
-            () if is_remote => REMOTE_INTERVAL,
-            () if frozen.starts_with(NEWEST_MISSING) => NEWEST_INTERVAL,
-            () => Duration::ZERO,
+        let rest = if is_remote && frozen != NOT_REACHED {
+            REMOTE_INTERVAL
+        } else if frozen.starts_with(NEWEST_MISSING) {
+            NEWEST_INTERVAL
+        } else {
+            Duration::ZERO
         };
         tried.is_none_or(|tried| now.saturating_sub(tried) >= rest)
     }
