@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Measures the release build, section by section, on private servers that end with the script. Arguments go to `s3o bench`
-# for the section `requests`, and then no other section runs.
+# Measures the release build, section by section, on private servers that stop with the script. Arguments are passed to
+# `s3o bench` for the section `requests`, and then no other section runs.
 #
-# S3O_BENCH_SECTIONS   what to measure (default: all; ten to fifteen minutes on two processors after the build, without expiry):
-#                      requests  every kind of request, in turns with a SeaweedFS where scripts/setup.sh has installed one
+# S3O_BENCH_SECTIONS   sections (default: all; ten to fifteen minutes on two processors, without build and expiry):
+#                      requests  every kind of request, in turns with a SeaweedFS if scripts/setup.sh has installed it
 #                      cache     scripts/bench_cache.sh
 #                      catalogs  scripts/bench_catalogs.sh
 #                      deletes   scripts/bench_deletes.sh
 #                      intents   scripts/bench_intents.sh
 #                      queue     scripts/bench_queue.sh
-#                      expiry    scripts/bench_expiry.sh (longer than all others: it makes a million objects, and again for each run)
+#                      expiry    scripts/bench_expiry.sh (takes longest: it creates a million objects for each run)
 # S3O_BENCH_ENDPOINT   load this server instead (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and start none
-# S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
-# S3O_BENCH_ALONE      set to load no SeaweedFS
-# S3O_BENCH_OTHER      another build of s3o (the path of its binary), loaded in turns with this one instead of SeaweedFS
+# S3O_BENCH_FOLDER     parent of the servers' data folders (default: the folder for temporary files)
+# S3O_BENCH_ALONE      set to start no SeaweedFS
+# S3O_BENCH_OTHER      path of another s3o binary, measured in turns with this one instead of SeaweedFS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --bin s3o
+cargo build --release -p s3o
 sections="${S3O_BENCH_SECTIONS:-requests cache catalogs deletes intents queue expiry}"
 if [ $# -eq 0 ]; then
     set -- --sizes 4KiB,1MiB --concurrency 1,16,64 --duration 3s
@@ -29,7 +29,7 @@ if [ -n "${S3O_BENCH_ENDPOINT:-}" ]; then
     exec "${CARGO_TARGET_DIR:-$PWD/target}/release/s3o" bench --endpoint "$S3O_BENCH_ENDPOINT" "$@"
 fi
 
-# Its servers end with it, so that they disturb no other section.
+# Runs in a subshell that stops its servers at the end, so that they do not affect other sections.
 measure_requests() (
     # shellcheck source=scripts/bench_servers.sh
     . scripts/bench_servers.sh
@@ -47,7 +47,7 @@ measure_requests() (
         ${compare[@]+"${compare[@]}"} "$@"
 )
 
-# Starts the other build, with a catalog and a folder of its own.
+# Starts the other build with its own catalog and folder.
 start_other() {
     local own="$binary"
     binary="$S3O_BENCH_OTHER"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What the cache spares: hot GETs of 4 KiB with bodies in memory, and with bodies in Redis alone, each in turns with the same
-# server without a cache, on a folder and on a SeaweedFS behind s3o. Arguments go to `s3o bench`.
+# Measures the cache: hot GETs of 4 KiB with bodies in memory, and with bodies only in Redis, each in turns with the
+# same server without a cache, on a folder and on a SeaweedFS behind s3o. Arguments are passed to `s3o bench`.
 #
-# S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
-# S3O_BENCH_ALONE      set to start no SeaweedFS: then there is no `s3` backend either
+# S3O_BENCH_FOLDER     parent of the servers' data folders (default: the folder for temporary files)
+# S3O_BENCH_ALONE      set to start no SeaweedFS; then the `s3` backend is not measured either
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ load=(--workloads get --sizes 4KiB --concurrency "1,16,64" --markdown)
 make_scratch
 redis="$(scripts/redis.sh start "$scratch/redis")"
 in_memory="cache: {enabled: true}"
-# A memory for a handful of bodies: what is read in turns is never there.
+# The memory holds only a few bodies, so objects that are read in turns are never in it.
 in_redis="cache: {enabled: true, max_size: 64KiB, max_object_size: 8KiB, shared: redis}
 redis: {url: \"$redis\"}"
 

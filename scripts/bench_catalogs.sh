@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Small PUTs on SQLite and on a private PostgreSQL, in turns; then on two instances that share that PostgreSQL and on one of
-# them alone. Prints Markdown as well. Arguments go to `s3o bench`.
+# Measures small PUTs on SQLite and on a private PostgreSQL, in turns; then on two instances that share that PostgreSQL
+# and on one of them alone. Also prints Markdown. Arguments are passed to `s3o bench`.
 #
-# S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
+# S3O_BENCH_FOLDER     parent of the servers' data folders (default: the folder for temporary files)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Deletes to their last byte: objects of 4 KiB, deleted singly and by DeleteObjects, on a folder and on a SeaweedFS behind
-# s3o, each in turns with that SeaweedFS itself. Whether the stores are empty is looked up in the stores.
+# Measures deletes until the bytes are gone: objects of 4 KiB, deleted singly and by DeleteObjects, on a folder and on a
+# SeaweedFS behind s3o, each in turns with that SeaweedFS itself. At the end it checks that the stores are empty.
 #
 # S3O_BENCH_DELETES    how many objects each line deletes (default: 16000)
-# S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
-# S3O_BENCH_ALONE      set to load no SeaweedFS: then there is no `s3` backend either
+# S3O_BENCH_FOLDER     parent of the servers' data folders (default: the folder for temporary files)
+# S3O_BENCH_ALONE      set to start no SeaweedFS; then the `s3` backend is not measured either
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,12 +1,12 @@
-"""One store behind one catalog, filled with expired objects: how fast they go, and what clients do in the same time.
+"""Fills a store and a catalog with expired objects and measures how fast they are deleted.
 
-bench_expiry.py fill-folder FOLDER COUNT           writes COUNT bodies of 4 KiB under the names that `fill-catalog` knows
-bench_expiry.py fill-catalog URL BACKEND N [alive] enters N objects of the bucket `bench` that have expired, or never will; a
-                                                   third of them share content
-bench_expiry.py watch ADMIN PID N                  lets the worker go on, and prints a line when rows and bytes are gone
-bench_expiry.py drained ADMIN                      returns when no bytes wait to be deleted
-bench_expiry.py own-rate STORE COUNT               deletes COUNT bodies by batch calls of the store (a backend of kind s3 as
-                                                   JSON), several at a time, without listing them
+bench_expiry.py fill-folder FOLDER COUNT           writes COUNT bodies of 4 KiB under the names that `fill-catalog` uses
+bench_expiry.py fill-catalog URL BACKEND N [alive] inserts N objects of the bucket `bench` that have expired, or with
+                                                   `alive` never expire; a third of them share content
+bench_expiry.py watch ADMIN PID N                  resumes the worker and prints a line when rows and bytes are deleted
+bench_expiry.py drained ADMIN                      returns when no bytes wait for deletion
+bench_expiry.py own-rate STORE COUNT               deletes COUNT bodies by batch calls of the store (JSON of an s3
+                                                   backend), several at a time, without listing them
 bench_expiry.py beside ADMIN BINARY URL SECONDS ROUNDS
                                                    PUTs at that endpoint without and beside expiry and cleanup, in turn
 """
@@ -23,11 +23,11 @@ import urllib.request
 import uuid
 
 BODY = os.urandom(4096)
-# As many as s3o has under way.
+# As many concurrent calls as s3o uses.
 CALLS_AT_ONCE = 4
-# A third of the objects refer to what another one brought along.
+# One of this many objects shares the content of another.
 SHARING = 3
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 def physical_key(number):
@@ -57,12 +57,13 @@ CONTENTS = """INSERT INTO contents (id, kind, md5, size_bytes, ref_count)
     SELECT {id}, 'whole', {id}, {size}, CASE WHEN i < {shared} THEN 2 ELSE 1 END FROM n WHERE i < {contents}"""
 LOCATIONS = """INSERT INTO object_locations (content_id, backend_name, physical_key, size_bytes, stripe, verified_at)
     SELECT {id}, '{backend}', {key}, {size}, 0, {now} FROM n WHERE i < {contents}"""
-# The last ones refer to the first contents again.
+# The last objects refer to the first contents.
 OBJECTS = """INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, headers, metadata, tags,
     last_modified, expires_at)
     SELECT (SELECT id FROM buckets WHERE name = 'bench'), {name},
-    CASE WHEN i < {contents} THEN {id} ELSE {shared_id} END, {id}, {size}, {id}, '{{}}', '{{}}', '{{}}', {now}, {expiry} FROM n"""
-BOOKS = """UPDATE backend_quotas SET used_bytes = used_bytes + {bytes}
+    CASE WHEN i < {contents} THEN {id} ELSE {shared_id} END, {id}, {size}, {id}, '{{}}', '{{}}', '{{}}',
+    {now}, {expiry} FROM n"""
+QUOTAS = """UPDATE backend_quotas SET used_bytes = used_bytes + {bytes}
     WHERE backend_name = '{backend}' AND stripe = 0"""
 
 
@@ -77,7 +78,8 @@ def statements(url, backend, objects, expiry):
     key = (
         "printf('bench/%05d/%07d~%032x', i / 1000, i, i)"
         if sqlite
-        else "'bench/' || lpad((i / 1000)::text, 5, '0') || '/' || lpad(i::text, 7, '0') || '~' || lpad(to_hex(i), 32, '0')"
+        else "'bench/' || lpad((i / 1000)::text, 5, '0') || '/' || lpad(i::text, 7, '0') || '~' || "
+        "lpad(to_hex(i), 32, '0')"
     )
     contents = contents_of(objects)
     words = {
@@ -93,12 +95,12 @@ def statements(url, backend, objects, expiry):
         "now": int(time.time() * 1000),
         "expiry": expiry,
     }
-    # What went before would be remembered for an hour.
+    # s3o would keep the condemned contents of an earlier run for an hour.
     yield "DELETE FROM contents WHERE state = 'condemned'"
     for statement in (CONTENTS, LOCATIONS, OBJECTS):
         head, select = statement.format(**words).split("SELECT", 1)
         yield f"{head} {numbers} SELECT{select}"
-    yield BOOKS.format(**words)
+    yield QUOTAS.format(**words)
 
 
 def fill_catalog(url, backend, objects, alive=None):
@@ -116,7 +118,9 @@ def fill_catalog(url, backend, objects, alive=None):
 
 
 def ask(admin, path, method="GET"):
-    request = urllib.request.Request(admin + path, method=method, headers={"X-Admin-Token": os.environ["S3O_ADMIN_TOKEN"]})
+    request = urllib.request.Request(
+        admin + path, method=method, headers={"X-Admin-Token": os.environ["S3O_ADMIN_TOKEN"]}
+    )
     with urllib.request.urlopen(request, timeout=60) as response:
         return response.read().decode()
 
@@ -135,7 +139,7 @@ def summed(seen, name, words=""):
 
 
 def own_mebibytes(pid):
-    """Without what is mapped from files, which the system takes back when it needs the room."""
+    """Resident memory of the process without mapped files, in MiB."""
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         return int(re.search(r"RssAnon:\s+(\d+) kB", status.read()).group(1)) / 1024
 
@@ -146,14 +150,16 @@ def watch(admin, pid, objects):
     ask(admin, "/admin/api/workers/expiry/resume", "POST")
     rows_gone, peak = None, 0
     while True:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         peak = max(peak, own_mebibytes(pid))
         seen, passed = metrics(admin), time.monotonic() - began
         if rows_gone is None and seen['s3o_oldest_due_seconds{queue="expiry"}'] == 0:
             rows_gone = passed
         if rows_gone is not None and seen["s3o_cleanup_queue_depth"] == 0:
             break
-    calls = summed(seen, "s3o_backend_requests_total", "delete") - summed(before, "s3o_backend_requests_total", "delete")
+    calls = summed(seen, "s3o_backend_requests_total", "delete") - summed(
+        before, "s3o_backend_requests_total", "delete"
+    )
     commits = seen["s3o_catalog_commits_total"] - before["s3o_catalog_commits_total"]
     print(
         f"| {objects} | {rows_gone:.1f} | {objects / rows_gone:.0f} | {passed:.1f} | {objects / passed:.0f} "
@@ -164,7 +170,7 @@ def watch(admin, pid, objects):
 
 def drained(admin):
     while metrics(admin)["s3o_cleanup_queue_depth"] > 0:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def own_rate(store, count):
@@ -184,21 +190,21 @@ def own_rate(store, count):
 
 
 def beside(admin, binary, url, seconds, rounds):
-    """A disk is not equally fast from one moment to the next, so both are measured in turn."""
-    without, busy, before = [], [], bodies_gone(admin)
+    """Measures PUTs with and without expiry in turn, because the speed of a disk varies."""
+    without, busy, before = [], [], bodies_deleted(admin)
     for _ in range(int(rounds)):
         both(admin, "pause")
-        # What was removed is not yet freed, and that is no business of these PUTs.
+        # Writes pending file system changes first, so that they do not slow down these PUTs.
         os.sync()
         without.append(puts(binary, url, seconds))
         both(admin, "resume")
         busy.append(puts(binary, url, seconds))
         if metrics(admin)["s3o_cleanup_queue_depth"] == 0:
-            raise SystemExit("all was gone before the PUTs had ended: more objects are needed")
+            raise SystemExit("the queue was empty before the PUTs ended, use more objects")
     both(admin, "pause")
-    # Runs tell what they did when they end.
+    # A run updates its counters when it ends.
     time.sleep(2)
-    gone = bodies_gone(admin) - before
+    gone = bodies_deleted(admin) - before
     slower = statistics.median(1 - pair[1] / pair[0] for pair in zip(without, busy))
     print(
         f"\nPUTs/s without: {listed(without)}; beside: {listed(busy)}; slower by {slower:.0%} (median of the rounds); "
@@ -212,15 +218,15 @@ def both(admin, what):
         ask(admin, f"/admin/api/workers/{worker}/{what}", "POST")
 
 
-def bodies_gone(admin):
+def bodies_deleted(admin):
     return summed(metrics(admin), "s3o_worker_items_total", 'worker="cleanup"')
 
 
 def puts(binary, url, seconds):
     """PUTs of 4 KiB per second, 8 at a time."""
     options = ["--workloads", "put", "--sizes", "4KiB", "--concurrency", "8", "--duration", f"{seconds}s", "--json"]
-    told = subprocess.run([binary, "bench", "--endpoint", url, *options], capture_output=True, text=True, check=True)
-    figures = json.loads(told.stdout)["cells"][0][0]
+    done = subprocess.run([binary, "bench", "--endpoint", url, *options], capture_output=True, text=True, check=True)
+    figures = json.loads(done.stdout)["cells"][0][0]
     if figures["errors"]:
         raise SystemExit(f"{figures['errors']} PUTs failed")
     return figures["ops_per_second"]

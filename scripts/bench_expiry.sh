@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Expired objects of 4 KiB, a third of them sharing content, to the last byte gone: on each catalog, on a folder and on a
-# SeaweedFS. Beside it what it costs requests (4 KiB PUTs), and what a client does that lists and deletes as many bodies on
-# the same store. Catalog and store are filled behind the back of s3o, while it stands still.
+# Measures the deletion of expired objects of 4 KiB, a third of which share content, until the last byte is gone: on
+# each catalog, on a folder and on a SeaweedFS. It also measures the slowdown of requests (4 KiB PUTs), and clients that
+# list and delete as many bodies on the same store. Catalog and store are filled directly, while s3o is stopped.
 #
 # S3O_BENCH_EXPIRIES          how many objects (default: 1000000)
 # S3O_BENCH_EXPIRY_CATALOGS   which catalogs (default: sqlite postgres)
 # S3O_BENCH_EXPIRY_STORES     which stores (default: fs s3)
 # S3O_BENCH_EXPIRY_SECONDS    how long PUTs are measured each time (default: 4)
-# S3O_BENCH_EXPIRY_ROUNDS     how often PUTs are measured without and then beside it (default: 12)
+# S3O_BENCH_EXPIRY_ROUNDS     number of rounds of PUTs without and then with expiry (default: 12)
 # S3O_BENCH_BINARY            the build to measure (default: the release build)
-# S3O_BENCH_FOLDER            where the servers keep what they store (default: the folder for temporary files)
-# S3O_BENCH_ALONE             set to load no SeaweedFS: then there is no `s3` store either
+# S3O_BENCH_FOLDER            parent of the servers' data folders (default: the folder for temporary files)
+# S3O_BENCH_ALONE             set to start no SeaweedFS; then the `s3` store is not measured either
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,7 +33,7 @@ tool() {
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/blackbox "$venv/bin/python" scripts/bench_expiry.py "$@"
 }
 
-# A new catalog: sets $url.
+# Creates a new catalog and sets $url.
 fresh_catalog() {
     runs=$((runs + 1))
     if [ "$1" = sqlite ]; then
@@ -47,8 +47,8 @@ fresh_catalog() {
     url="${postgres%/*}/expiry_$runs"
 }
 
-# A store with all bodies in it and no other catalog's mark: sets $store (as s3o is told) and $backend. The bucket is filled
-# once, and restored from then on; $kept_store remembers it.
+# Creates a store with all bodies and no mark of another catalog; sets $store (settings for s3o) and $backend. The
+# bucket is filled once and restored from a copy afterwards; $kept_store holds its settings.
 filled_store() {
     if [ "$1" = fs ]; then
         rm -rf "$scratch/disk"
@@ -79,7 +79,7 @@ of_store() {
     "$venv/bin/python" -c 'import json, sys; print(json.loads(sys.argv[1])[sys.argv[2]])' "$kept_store" "$1"
 }
 
-# The filled bucket where the server is now.
+# Settings of the filled bucket at the server's current endpoint.
 store_at() {
     "$venv/bin/python" -c 'import json, sys; print(json.dumps({**json.loads(sys.argv[1]), "endpoint": sys.argv[2]}))' \
         "$kept_store" "$1"
@@ -93,7 +93,7 @@ start() {
     start_s3o expiry "$url" "$store" 'expiry: {interval: 1s}'
 }
 
-# filled CATALOG STORE COUNT [alive]: s3o with that many objects, its expiry paused.
+# filled CATALOG STORE COUNT [alive]: starts s3o with that many objects and its expiry worker paused.
 filled() {
     filled_store "$2"
     fresh_catalog "$1"
@@ -122,7 +122,7 @@ through_s3o() {
     tool drained "$expiry_admin"
 }
 
-# What a user would do instead: with the same bodies at the store itself, and with the same objects through s3o.
+# Measures clients instead: with the same bodies on the store itself, and with the same objects through s3o.
 clients() {
     printf '\n| instead, on %s | deleted | seconds | per second |\n|---|---:|---:|---:|\n' "$1"
     if [ "$1" = fs ]; then
@@ -136,7 +136,7 @@ clients() {
             "$venv/bin/s5cmd" --endpoint-url "$S3O_TEST_S3_ENDPOINT" rm "s3://$bucket/bench/*"
         filled_store s3
         tool own-rate "$store" "$bodies"
-        # These delete one by one: a part of it shows how fast.
+        # These delete one by one, so a sample is enough.
         filled_store s3
         timed "rclone delete, bodies" "$sample" at_the_store "$venv/bin/rclone" delete --config /dev/null \
             --include "/0000[0-$((sample / 1000 - 1))]/**" \
@@ -151,7 +151,8 @@ clients() {
 
 measure() {
     filled "$1" "$2" "$objects"
-    printf '\n%s on %s\n\n| objects | rows gone s | objects/s | bytes gone s | objects/s | commits | delete calls | peak MiB |\n' "$1" "$2"
+    printf '\n%s on %s\n\n' "$1" "$2"
+    echo '| objects | rows gone s | objects/s | bytes gone s | objects/s | commits | delete calls | peak MiB |'
     echo '|---:|---:|---:|---:|---:|---:|---:|---:|'
     # shellcheck disable=SC2154
     tool watch "$expiry_admin" "$expiry_pid" "$objects"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What intents cost: small PUTs with them and without (`pending_intents.enabled: false`), in turns, on SQLite and on a
-# private PostgreSQL. Arguments go to `s3o bench`.
+# Measures the cost of intents: small PUTs with and without them (`pending_intents.enabled: false`), in turns, on SQLite
+# and on a private PostgreSQL. Arguments are passed to `s3o bench`.
 #
-# S3O_BENCH_FOLDER     where the servers keep what they store (default: the folder for temporary files)
+# S3O_BENCH_FOLDER     parent of the servers' data folders (default: the folder for temporary files)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A long cleanup queue: while s3o stands still its catalog is filled with rows whose bytes are gone already, then it empties
-# the queue. What counts is that memory stays flat and that the server answers meanwhile; a row costs the catalog the same
-# as any other, and the folder one name that is not there.
+# Measures a long cleanup queue. While s3o is stopped, its catalog is filled with rows whose bytes do not exist; then
+# s3o empties the queue. Memory must stay flat and the server must answer in the meantime. A row costs the catalog the
+# same as any other, and the folder one lookup of a missing name.
 #
 # S3O_BENCH_QUEUE_ROWS      how many rows (default: 1000000)
 # S3O_BENCH_QUEUE_CATALOGS  which catalogs (default: sqlite postgres)
-# S3O_BENCH_QUEUE_SPREAD    set for rows whose keys lie far apart; otherwise they are in the order of their keys
-# S3O_BENCH_FOLDER          where the servers keep what they store (default: the folder for temporary files)
+# S3O_BENCH_QUEUE_SPREAD    set for rows whose keys are far apart; otherwise they are in key order
+# S3O_BENCH_FOLDER          parent of the servers' data folders (default: the folder for temporary files)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,7 +39,8 @@ PYTHON
 
 fill_postgres() {
     psql --quiet "$postgres" -c "INSERT INTO cleanup_queue ($columns) \
-        SELECT 'disk', 'bench/folder-' || ($folder) || '/' || i || '~' || md5(random()::text), 0, 0, 'delete', $now, $now \
+        SELECT 'disk', 'bench/folder-' || ($folder) || '/' || i || '~' || md5(random()::text), \
+        0, 0, 'delete', $now, $now \
         FROM generate_series(1, $rows) i"
 }
 

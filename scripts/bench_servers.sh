@@ -1,5 +1,5 @@
-# Private servers for measurements, sourced by the scripts that measure. They keep what they store below $scratch, are of
-# the build $binary, and end with the script.
+# Private servers for measurements, sourced by the bench scripts. They store below $scratch, run the binary $binary, and
+# stop with the script.
 
 export AWS_ACCESS_KEY_ID=bench AWS_SECRET_ACCESS_KEY=bench-secret-0123456789 S3O_ADMIN_TOKEN=bench
 binary="${CARGO_TARGET_DIR:-$PWD/target}/release/s3o"
@@ -7,7 +7,7 @@ venv="${S3O_TEST_VENV:-$PWD/target/test-venv}"
 compare=()
 started_pids=()
 
-stop_what_was_started() {
+stop_servers() {
     status=$?
     trap - EXIT INT TERM
     for pid in ${started_pids[@]+"${started_pids[@]}"}; do
@@ -26,12 +26,12 @@ stop_what_was_started() {
 
 make_scratch() {
     if [ ! -x "$binary" ]; then
-        cargo build --release --bin s3o
+        cargo build --release -p s3o
     fi
     scratch="$(mktemp -d "${S3O_BENCH_FOLDER:-${TMPDIR:-/tmp}}/s3o-bench.XXXXXX")"
-    # PostgreSQL may run as another user and must find its folder.
+    # PostgreSQL may run as another user, which needs access to its folder.
     chmod 755 "$scratch"
-    trap stop_what_was_started EXIT
+    trap stop_servers EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
 }
@@ -65,15 +65,15 @@ YAML
     printf -v "${name}_pid" '%s' "$pid"
 }
 
-# stop_s3o NAME: what it stored stays.
+# stop_s3o NAME: keeps its data.
 stop_s3o() {
     local pid="${1}_pid"
     kill "${!pid}"
     wait "${!pid}" || true
 }
 
-# Starts a SeaweedFS where scripts/setup.sh has installed one, and sets S3O_TEST_S3_... and the options that compare with
-# it; fails where there is none.
+# Starts a SeaweedFS and sets S3O_TEST_S3_... and the options that compare with it. Fails if scripts/setup.sh has not
+# installed SeaweedFS.
 start_seaweed() {
     if [ ! -x "$venv/bin/weed" ]; then
         return 1
@@ -84,7 +84,7 @@ start_seaweed() {
     started_pids+=("$seaweed_pid")
     while [ ! -f "$scratch/s3.env" ]; do
         if ! kill -0 "$seaweed_pid" 2>/dev/null; then
-            echo "bench: SeaweedFS did not start, going on without it" >&2
+            echo "bench: SeaweedFS did not start, continuing without it" >&2
             return 1
         fi
         sleep 0.1
@@ -93,7 +93,7 @@ start_seaweed() {
     . "$scratch/s3.env"
     compare=(--compare "$S3O_TEST_S3_ENDPOINT")
     compare+=(--compare-access-key "$S3O_TEST_S3_ACCESS_KEY" --compare-secret-key "$S3O_TEST_S3_SECRET_KEY")
-    # The server itself is the child of the program that watches over it.
+    # The server is a child of the Python program that started it.
     local child
     child="$(tr -d ' ' <"/proc/$seaweed_pid/task/$seaweed_pid/children" 2>/dev/null || true)"
     if [ -n "$child" ]; then
@@ -101,7 +101,7 @@ start_seaweed() {
     fi
 }
 
-# What it stored stays, in $scratch/seaweed.
+# Keeps its data in $scratch/seaweed.
 stop_seaweed() {
     kill "$seaweed_pid"
     wait "$seaweed_pid" || true

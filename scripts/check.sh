@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, lints, documentation and the tidy test: all that a machine can judge without running the product.
+# Checks format, lints, documentation and the rules of tests/tidy.rs, without running the product.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

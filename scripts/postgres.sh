@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A throw-away PostgreSQL: `postgres.sh start FOLDER` makes one in FOLDER, on a free port of the loopback address, and
-# prints its URL; `postgres.sh stop FOLDER [MODE]` ends it, as a crash would unless MODE is `fast` or `smart`, and
-# `restart` starts it again. As root it runs under the user postgres, since initdb refuses root.
+# A temporary PostgreSQL. `postgres.sh start FOLDER` creates one in FOLDER on a free loopback port and prints its URL.
+# `postgres.sh stop FOLDER [MODE]` stops it like a crash, unless MODE is `fast` or `smart`; `restart` starts it again.
+# As root it runs under the user postgres, because initdb refuses root.
 set -euo pipefail
 
 folder="$2"
@@ -10,7 +10,7 @@ export PATH="${programs:+$programs:}$PATH"
 
 as_owner() {
     if [ "$(id -u)" -eq 0 ]; then
-        # The folder of the caller may be closed to the user postgres.
+        # The user postgres may have no access to the current folder.
         (cd / && setpriv --reuid postgres --regid postgres --clear-groups env PATH="$PATH" "$@")
     else
         "$@"

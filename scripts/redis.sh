@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A throw-away Redis: `redis.sh start FOLDER` starts one on a free port of the loopback address, keeps its log in FOLDER and
-# prints its URL; `redis.sh stop FOLDER` ends it, `restart` starts it again on the same port. It keeps nothing on disk.
+# A temporary Redis. `redis.sh start FOLDER` starts one on a free loopback port, writes its log to FOLDER and prints its
+# URL. `redis.sh stop FOLDER` stops it, `restart` starts it again on the same port. It stores nothing on disk.
 set -euo pipefail
 
 folder="$2"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: a private Python environment and the AWS SDK for JavaScript below
-# target/, and a few packages of the distribution. Changes nothing where everything is there.
+# Installs missing programs for the tests: a private Python environment and the AWS SDK for JavaScript below target/,
+# and a few packages of the distribution. Changes nothing if everything is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Every test: installs what is missing, builds once, starts a throw-away S3 server, PostgreSQL and Redis, runs the suites, says
-# how long each took, stops what it started. Fails if any suite failed.
+# Runs every test: installs missing programs, builds once, starts a temporary S3 server, PostgreSQL and Redis, runs the
+# suites, prints the duration of each and stops the servers. Fails if any suite failed.
 #
-# S3O_BIN       the binary that the black-box tests drive (default: the one built here)
-# S3O_SUITES    suites to run, by name (default: all of them; chaos is a part of alone, damage of blackbox)
+# S3O_BIN       binary for the black-box tests (default: the one built here)
+# S3O_SUITES    suites to run, by name (default: all; chaos is a part of alone, damage of blackbox)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,13 +11,13 @@ target="${CARGO_TARGET_DIR:-$PWD/target}"
 venv="${S3O_TEST_VENV:-$PWD/target/test-venv}"
 suites="${S3O_SUITES:-check rust doc blackbox alone}"
 scratch="$(mktemp -d "${TMPDIR:-/tmp}/s3o-test.XXXXXX")"
-# PostgreSQL may run as another user and must find its folder.
+# PostgreSQL may run as another user, which needs access to its folder.
 chmod 755 "$scratch"
 seaweed_pid=
 report=()
 failed=()
 
-stop_what_was_started() {
+stop_servers() {
     status=$?
     trap - EXIT INT TERM
     if [ -n "$seaweed_pid" ]; then
@@ -33,7 +33,7 @@ stop_what_was_started() {
     rm -rf "$scratch"
     exit "$status"
 }
-trap stop_what_was_started EXIT
+trap stop_servers EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -119,7 +119,7 @@ for name in $suites; do
         alone) suite alone blackbox -m alone ;;
         chaos) suite chaos blackbox -k test_chaos ;;
         damage) suite damage blackbox -k test_no_damage_deletes -s ;;
-        *) echo "no suite is called $name" >&2; exit 2 ;;
+        *) echo "$name is not a suite; use check, rust, doc, blackbox, alone, chaos or damage" >&2; exit 2 ;;
     esac
 done
 summary

@@ -1,7 +1,7 @@
-"""Readers that never stop and writers that keep changing what they read, held against what was answered.
+"""Concurrent readers and writers whose every answer is checked against the acknowledged changes.
 
-Every change of a key has a number, and every body says which change it is. A reader notes the last change that was
-answered before it asks; whatever it is then shown must be that change or a later one.
+Every change of a key has a number, and every body contains the number of its change. A reader records the last change
+that was answered before it sends its request; the answer must show that change or a later one.
 """
 
 import random
@@ -16,16 +16,16 @@ EXPIRY_MILLIS = 50
 
 
 def body_of(key, change):
-    """The body of one change: no two are alike, and a cut or mixed one is none."""
+    """The body of one change: unique, and recognisable if it is truncated or mixed."""
     return (f"{key}:{change:08d}:" * (BODY_BYTES // 8)).encode()[:BODY_BYTES]
 
 
 @dataclass
 class Key:
-    """What was done to one key."""
+    """The changes of one key."""
 
     name: str
-    # Whether there is an object after each change.
+    # For each change: True if an object exists after it.
     exists: list = field(default_factory=lambda: [False])
     begun: int = 0
     answered: int = 0
@@ -38,8 +38,8 @@ class Key:
     def end(self, change):
         self.answered = change
 
-    def judge(self, floor, status, body):
-        """What is wrong with an answer to a request that was sent when `floor` had been answered."""
+    def check(self, floor, status, body):
+        """The error in an answer to a request that was sent after change `floor` was answered; None if it is right."""
         possible = range(floor, self.begun + 1)
         if status == 404:
             return None if any(not self.exists[change] for change in possible) else "it is missing"
@@ -50,7 +50,7 @@ class Key:
 
 
 class Connection:
-    """One connection that stays open; requests are signed once and sent again and again."""
+    """One persistent connection; requests are signed once and sent repeatedly."""
 
     def __init__(self, server):
         self.raw, self.requests = server.raw(), {}
@@ -81,19 +81,19 @@ class Connection:
 
 
 class Load:
-    """Readers and writers on many instances, until so many answers were checked."""
+    """Readers and writers on several instances, until a number of answers were checked."""
 
     def __init__(self, servers, checks, keys=24, readers=4):
         self.servers, self.wanted = servers, checks
         self.keys = [Key(f"key-{number}") for number in range(keys)]
         self.readers = readers
         self.checked = self.changes = 0
-        # What the answers of 503 said.
+        # Bodies of 503 answers.
         self.unavailable = []
         self.wrong, self.ended, self.lock = [], threading.Event(), threading.Lock()
 
     def run(self, meanwhile=None):
-        """Runs to the end; `meanwhile` is called with this load while it goes on."""
+        """Runs to the end; calls `meanwhile` with this load while it runs."""
         threads = [threading.Thread(target=self._guarded, args=(self._write, number)) for number in range(2)]
         threads += [threading.Thread(target=self._guarded, args=(self._read, number)) for number in range(self.readers)]
         for thread in threads:
@@ -115,7 +115,7 @@ class Load:
     def _guarded(self, work, number):
         try:
             work(number)
-        except Exception as error:  # noqa: BLE001 - whatever ended a thread ends the test
+        except Exception as error:  # noqa: BLE001 - any error of a thread fails the test
             self.wrong.append(repr(error))
         finally:
             self.ended.set()
@@ -132,7 +132,7 @@ class Load:
                     self.unavailable.append(body)
                     continue
                 checked += 1
-                fault = key.judge(floor, status, body) if status in (200, 404) else f"status {status}"
+                fault = key.check(floor, status, body) if status in (200, 404) else f"status {status}"
                 if fault:
                     faults.append(f"{key.name} on instance {number % len(self.servers)}: {fault}")
             self._note(checked, faults)
@@ -153,7 +153,7 @@ class Load:
             path = raws[at].path("bucket", key.name)
             what = rng.random()
             if what < 0.25:
-                self._put_mortal(key, raws[at], path, connections[at])
+                self._put_expiring(key, raws[at], path, connections[at])
             elif not key.exists[-1] or what < 0.75:
                 self._put(key, raws[at], path, connections[at])
             else:
@@ -172,13 +172,13 @@ class Load:
         key.end(change)
 
     @staticmethod
-    def _put_mortal(key, raw, path, connection):
-        """The object ceases to exist soon after it was written; no request says so."""
+    def _put_expiring(key, raw, path, connection):
+        """Writes an object that expires soon; no request deletes it."""
         written, gone = key.begin(True), key.begin(False)
         headers = {"x-s3o-expires-after": f"{EXPIRY_MILLIS}ms"}
         answer = raw.request("PUT", path, body=body_of(key.name, written), headers=headers, on=connection)
         assert answer.status == 200, answer
         key.end(written)
-        # Its time began when it was committed, before the answer.
+        # Its lifetime began at the commit, before the answer.
         time.sleep((EXPIRY_MILLIS + 2) / 1000)
         key.end(gone)

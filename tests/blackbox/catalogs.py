@@ -1,4 +1,4 @@
-"""Where a server under test keeps its catalog: a file of its own, or a fresh database of a real PostgreSQL."""
+"""Catalogs of servers under test: a SQLite file, or a fresh database of a real PostgreSQL."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ import pytest
 
 
 class SqliteCatalog:
-    """A catalog in a file that one server owns."""
+    """A catalog in a SQLite file, used by one server."""
 
     def __init__(self, path):
         self.path, self.url = path, f"sqlite:{path}"
@@ -25,7 +25,7 @@ class SqliteCatalog:
             connection.close()
 
     def change(self, sql):
-        """Changes rows behind the server's back, as only a fault or a meddler would."""
+        """Changes rows without the server, to inject a fault."""
         connection = sqlite3.connect(self.path, timeout=10)
         try:
             with connection:
@@ -34,8 +34,8 @@ class SqliteCatalog:
             connection.close()
 
     @contextlib.contextmanager
-    def releases_held(self):
-        """Whoever lets go of content stops in the middle of that transaction, for good: it must be dead when the block ends."""
+    def blocked_releases(self):
+        """Blocks transactions that release content, for good; the process must be dead when the context ends."""
         endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) AS x FROM n"
         self.change(f"CREATE VIEW endless AS {endless}")
         self.change("CREATE TRIGGER held BEFORE UPDATE OF ref_count ON contents BEGIN SELECT x FROM endless; END")
@@ -45,7 +45,7 @@ class SqliteCatalog:
 
 
 class OwnPostgres:
-    """A PostgreSQL that one test may stop and start."""
+    """A PostgreSQL server that one test may stop and start."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -57,7 +57,7 @@ class OwnPostgres:
         return done.stdout.strip()
 
     def stop(self, mode="immediate"):
-        """At once, as a crash would; or `fast`: sessions are told to end, and what is written is flushed."""
+        """`immediate` stops like a crash; `fast` ends sessions and flushes first."""
         self._run("stop", mode)
 
     def restart(self):
@@ -65,12 +65,12 @@ class OwnPostgres:
 
 
 class PostgresCatalog:
-    """A catalog in a database that any number of servers share."""
+    """A catalog in a PostgreSQL database that servers share."""
 
     def __init__(self, server=None):
         server = server or os.environ.get("S3O_TEST_POSTGRES_URL")
         if not server:
-            pytest.fail("S3O_TEST_POSTGRES_URL names no server: run through make test")
+            pytest.fail("S3O_TEST_POSTGRES_URL is not set: run `make test`")
         name = f"s3o_{uuid.uuid4().hex}"
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
@@ -81,13 +81,13 @@ class PostgresCatalog:
             return connection.execute(sql).fetchall()
 
     def change(self, sql):
-        """Behind the servers' back."""
+        """Changes rows without the servers, to inject a fault."""
         with psycopg.connect(self.url) as connection:
             connection.execute(sql)
 
     @contextlib.contextmanager
-    def releases_held(self):
-        """Whoever lets go of content waits in the middle of that transaction until the block ends, or it is dead."""
+    def blocked_releases(self):
+        """Blocks transactions that release content until the context ends or their process is dead."""
         with psycopg.connect(self.url) as connection:
             connection.execute("SELECT 1 FROM contents FOR UPDATE")
             yield

@@ -1,4 +1,4 @@
-"""A private certificate authority, made with the openssl command, and the certificates that it issues."""
+"""A private certificate authority, created with the openssl command, and its certificates."""
 
 import subprocess
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ commonName = supplied
 
 @dataclass(frozen=True)
 class Certificate:
-    """Where a certificate and its key are."""
+    """Paths of a certificate and its key."""
 
     certificate: Path
     key: Path
@@ -35,7 +35,7 @@ def openssl(*arguments):
 
 
 class Authority:
-    """Issues certificates that only those trust who are given `root`."""
+    """Issues certificates that are trusted only with `root`."""
 
     def __init__(self, folder):
         self.folder = Path(folder)

@@ -1,4 +1,4 @@
-"""One client of the chaos test: random requests over both instances, each checked against what may be there."""
+"""One client of the chaos test: random requests to both instances, each checked against the model."""
 
 import random
 import threading
@@ -9,7 +9,7 @@ from chaos_outcomes import Outcome, etag_of_parts
 from chaos_requests import (
     BROKEN,
     BUCKET,
-    GivenUp,
+    Abandoned,
     NotSent,
     content_md5,
     send,
@@ -17,27 +17,27 @@ from chaos_requests import (
     verdict_of_condition,
     verdict_of_one,
 )
-from facts import PART_BYTES_MIN, body_of, etag_of
+from s3_checks import PART_BYTES_MIN, body_of, etag_of
 
-LANDING_SECONDS_MAX = 60
+LATE_SECONDS_MAX = 60
 SIZES = [16, 300, 4_000, 4_000, 30_000, 70_000]
-# More than a backend takes in one PUT.
+# Larger than a single PUT to a backend may be.
 LARGE_BYTES = PART_BYTES_MIN + 100_000
 SMALL_PART_BYTES = 20_000
-# How long a client rests that got no answer, as clients do.
-REST_SECONDS = (0.02, 0.3)
+# Pause of a client after a request without an answer, as real clients do.
+PAUSE_SECONDS = (0.02, 0.3)
 
 
 class ChaosClient(threading.Thread):
-    """Changes keys of its own and a few that it shares, one request at a time."""
+    """Changes its own keys and a few shared ones, one request at a time."""
 
     def __init__(self, name, servers, model, seed):
         super().__init__(daemon=True)
         self.name, self.model = name, model
         self.raws = [server.raw() for server in servers]
         self.seed, self.dice = seed, random.Random(f"{seed}/{name}")
-        self.serial, self.fault, self.landings = 0, None, []
-        # The key whose change was just given up: the next change of it meets the one that floats.
+        self.serial, self.fault, self.late_completions = 0, None, []
+        # The key of the request that was just abandoned: its next change may run beside the detached one.
         self.next_key = None
         changes = [self.put] * 6 + [self.first_put] * 2 + [self.replace] * 2 + [self.delete] * 2
         changes += [self.delete_many] + [self.copy] * 2 + [self.multipart] * 2
@@ -64,16 +64,18 @@ class ChaosClient(threading.Thread):
         return send(self.dice.choice(self.raws), method, key, body, {"query": query, "headers": headers, **options})
 
     def change(self, operation, outcomes, act, judge):
-        """Asks for a change of one or more keys, and tells the model what came of it."""
-        tickets = [(self.model.history(key), self.model.history(key).begin(outcome)) for key, outcome in outcomes.items()]
+        """Sends a change of one or more keys and records its outcome in the model."""
+        tickets = [
+            (self.model.history(key), self.model.history(key).begin(outcome)) for key, outcome in outcomes.items()
+        ]
         try:
             answer = act()
-        except GivenUp as given_up:
+        except Abandoned as abandoned:
             self.model.count(operation, "given up")
             self.next_key = self.dice.choice(list(outcomes))
             for history, ticket in tickets:
-                history.floats(ticket)
-            self.wait_beside(given_up.connection, tickets, judge)
+                history.detached(ticket)
+            self.wait_in_background(abandoned.connection, tickets, judge)
             return None
         except NotSent:
             answer, judge = None, lambda *_: "refused"
@@ -84,33 +86,33 @@ class ChaosClient(threading.Thread):
             self.model.count(operation, verdict)
             getattr(history, verdict)(ticket)
         if answer is None or answer.status >= 500:
-            self.rest()
+            self.pause()
         return answer
 
-    def rest(self):
-        self.model.ending.wait(self.dice.uniform(*REST_SECONDS))
+    def pause(self):
+        self.model.ending.wait(self.dice.uniform(*PAUSE_SECONDS))
 
-    def wait_beside(self, connection, tickets, judge):
-        """Waits for the answer to a request that was given up, while this client goes on."""
+    def wait_in_background(self, connection, tickets, judge):
+        """Waits on a thread for the answer to an abandoned request, while this client continues."""
 
         def wait():
             try:
                 answer = self.late_answer(connection)
                 for history, ticket in tickets:
-                    history.landed(ticket, judge(answer, history.key))
+                    history.completed_late(ticket, judge(answer, history.key))
             except BaseException as fault:
                 self.fault = fault
                 self.model.ending.set()
 
-        self.landings.append(threading.Thread(target=wait, daemon=True))
-        self.landings[-1].start()
+        self.late_completions.append(threading.Thread(target=wait, daemon=True))
+        self.late_completions[-1].start()
 
     def late_answer(self, connection):
         try:
-            connection.sock.settimeout(LANDING_SECONDS_MAX)
+            connection.sock.settimeout(LATE_SECONDS_MAX)
             return self.raws[0].finish(connection)
         except TimeoutError:
-            raise AssertionError(f"no answer within {LANDING_SECONDS_MAX} s") from None
+            raise AssertionError(f"no answer within {LATE_SECONDS_MAX} s") from None
         except BROKEN:
             return None
 
@@ -134,15 +136,15 @@ class ChaosClient(threading.Thread):
         return self.change(operation, {key: outcome}, act, verdict_of_condition if condition else verdict_of)
 
     def first_put(self, key):
-        """A write that only creates. That it was refused shows that something was there."""
+        """A write with If-None-Match. A refusal shows that an object existed."""
         history = self.model.history(key)
-        look = history.look()
+        read = history.begin_read()
         answer = self.put(key, {"If-None-Match": "*"}, "first PUT")
         if answer and answer.status == 412:
-            history.saw(look, lambda outcome: outcome.etag, "refused as not the first")
+            history.observe(read, lambda outcome: outcome.etag, "refused as not the first")
 
     def replace(self, key):
-        """A write that only replaces what is known to be there."""
+        """A write with If-Match on an ETag that is known."""
         history = self.model.history(key)
         known = history.certain()
         if not known or not known.etag:
@@ -152,7 +154,7 @@ class ChaosClient(threading.Thread):
 
     @staticmethod
     def assert_not_refused(answer, history, known):
-        """What is certain to be there fulfils a condition."""
+        """A condition on a state that is certain must hold."""
         if answer and answer.status in (404, 412):
             raise AssertionError(f"{history.key} no longer has {known}: {answer}\n  " + "\n  ".join(history.log))
 
@@ -173,7 +175,9 @@ class ChaosClient(threading.Thread):
 
     def copy(self, key):
         """Copies from a key whose state is certain, so that the copy's state is known too."""
-        sources = {other: self.model.history(other).certain() for other in self.model.keys_of(self.name) if other != key}
+        sources = {
+            other: self.model.history(other).certain() for other in self.model.keys_of(self.name) if other != key
+        }
         sources = {other: known for other, known in sources.items() if known and known.etag}
         if not sources:
             return self.put(key)
@@ -181,7 +185,7 @@ class ChaosClient(threading.Thread):
         self.serial += 1
         known = sources[source]
         outcome = Outcome(f"COPY {self.name}-{self.serial} of {known}", known.etag, known.pieces)
-        # A copy that floats may find another source than it was meant for, and must then be refused.
+        # A detached copy may find another version of its source, and must then be refused.
         headers = {"x-amz-copy-source": self.raws[0].path(BUCKET, source), "x-amz-copy-source-if-match": known.etag}
         act = lambda: self.ask("PUT", key, headers=headers, can_float=True)
         answer = self.change("COPY", {key: outcome}, act, verdict_of_condition)
@@ -195,7 +199,7 @@ class ChaosClient(threading.Thread):
             pieces = self.new_pieces(*sizes)
             bodies = [body_of(size, seed) for size, seed in pieces]
             if not upload or not all(self.sent_part(key, upload, at, body) for at, body in enumerate(bodies, 1)):
-                return self.rest()
+                return self.pause()
             fate = self.dice.random()
             if fate < 0.3:
                 if fate < 0.2:
@@ -203,7 +207,7 @@ class ChaosClient(threading.Thread):
                     self.model.count("Abort", "asked")
                 return None
         except BROKEN:
-            return self.rest()
+            return self.pause()
         parts = "".join(
             f"<Part><PartNumber>{at}</PartNumber><ETag>{escape(etag_of(body))}</ETag></Part>"
             for at, body in enumerate(bodies, 1)
@@ -218,7 +222,7 @@ class ChaosClient(threading.Thread):
         return answer.xml().findtext("UploadId") if answer.status == 200 else None
 
     def sent_part(self, key, upload, number, body):
-        """Sends a part until it was taken, at most three times; now and then other bytes before it."""
+        """Sends a part until it is accepted, at most three times; sometimes sends other bytes first."""
         query = {"partNumber": str(number), "uploadId": upload}
         if len(body) < PART_BYTES_MIN and self.dice.random() < 0.3:
             self.ask("PUT", key, body_of(SMALL_PART_BYTES, f"replaced {self.serial}"), query)
@@ -231,52 +235,52 @@ class ChaosClient(threading.Thread):
 
     # Reads
 
-    def look_at(self, operation, key, ask, judge):
-        """One read; an answer that says something of the key is held against the model."""
+    def check_read(self, operation, key, ask, judge):
+        """One read; an answer about the key is checked against the model."""
         history = self.model.history(key)
-        look = history.look()
+        read = history.begin_read()
         try:
             answer = ask()
         except BROKEN:
             answer = None
         if answer is None or answer.status >= 500:
             self.model.count(operation, "unknown")
-            return self.rest()
+            return self.pause()
         self.model.count(operation, "answered")
         if answer.status == 404:
-            return history.saw(look, lambda outcome: outcome.etag is None, f"{operation} finds nothing")
+            return history.observe(read, lambda outcome: outcome.etag is None, f"{operation} finds nothing")
         assert answer.status in (200, 206), f"{operation} of {key}: {answer}"
         etag = answer.headers["etag"]
         fits = lambda outcome: outcome.etag == etag and judge(outcome, answer)
-        return history.saw(look, fits, f"{operation} finds {etag}, {len(answer.body)} bytes")
+        return history.observe(read, fits, f"{operation} finds {etag}, {len(answer.body)} bytes")
 
     def get(self, key):
-        self.look_at("GET", key, lambda: self.ask("GET", key), lambda outcome, answer: outcome.body() == answer.body)
+        self.check_read("GET", key, lambda: self.ask("GET", key), lambda outcome, answer: outcome.body() == answer.body)
 
     def get_range(self, key):
         first, last = self.dice.randrange(8), self.dice.choice([9, 2_000, 100_000])
         ask = lambda: self.ask("GET", key, headers={"Range": f"bytes={first}-{last}"})
-        self.look_at("range", key, ask, lambda outcome, answer: outcome.body()[first : last + 1] == answer.body)
+        self.check_read("range", key, ask, lambda outcome, answer: outcome.body()[first : last + 1] == answer.body)
 
     def head(self, key):
-        told = lambda outcome, answer: int(answer.headers["content-length"]) == outcome.size_bytes()
-        self.look_at("HEAD", key, lambda: self.ask("HEAD", key), told)
+        length_fits = lambda outcome, answer: int(answer.headers["content-length"]) == outcome.size_bytes()
+        self.check_read("HEAD", key, lambda: self.ask("HEAD", key), length_fits)
 
     def list(self, _key):
         keys = self.model.keys_of(self.name)
-        looks = {key: self.model.history(key).look() for key in keys}
+        reads = {key: self.model.history(key).begin_read() for key in keys}
         try:
             answer = self.ask("GET", None, query={"list-type": "2", "prefix": f"{self.name}/"})
         except BROKEN:
             answer = None
         if answer is None or answer.status >= 500:
             self.model.count("LIST", "unknown")
-            return self.rest()
+            return self.pause()
         self.model.count("LIST", "answered")
         listed = {entry.findtext("Key"): entry for entry in answer.xml().iter("Contents")}
         assert set(listed) <= set(keys), sorted(listed)
-        for key, look in looks.items():
+        for key, read in reads.items():
             entry = listed.get(key)
             etag = entry.findtext("ETag") if entry is not None else None
-            self.model.history(key).saw(look, lambda outcome: outcome.etag == etag, f"LIST shows {etag}")
+            self.model.history(key).observe(read, lambda outcome: outcome.etag == etag, f"LIST shows {etag}")
         return None

@@ -1,9 +1,9 @@
-"""What a key may show while requests on it are lost, answered late or finished by somebody else.
+"""The states that a key may have while requests on it are lost, answered late or finished by the reaper.
 
 A change is *acknowledged*, *refused*, or *unknown*: its answer was an error or a broken connection. An unknown change
-has happened or not; one that declared a digest of its bytes may also be finished later, until a change that began
-afterwards is acknowledged. A change *floats* while its client has given it up and its server still has it, frozen: it may
-happen at any moment until its server answers.
+has happened or not. One that declared a digest may also be finished later, until a change that began afterwards is
+acknowledged. A change is *detached* while its client has abandoned it and its suspended server still holds it: it may
+happen at any moment until the server answers.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from facts import body_of
+from s3_checks import body_of
 
 _serials = itertools.count(1)
 LOG_LINES = 40
@@ -20,12 +20,12 @@ LOG_LINES = 40
 
 @dataclass(frozen=True)
 class Outcome:
-    """A state of a key: which request made it, and what a read then gives (no ETag: no object)."""
+    """A state of a key: the request that made it, and what a read returns (no ETag: no object)."""
 
     request: str
     etag: str | None = None
     pieces: tuple = ()
-    # Whether somebody else may finish it after its request has ended.
+    # True if the reaper may finish it after its request has ended.
     is_declared: bool = False
     serial: int = field(default_factory=lambda: next(_serials))
 
@@ -44,7 +44,7 @@ def absent():
 
 
 class History:
-    """What was asked of one key and what was seen of it."""
+    """The requests on one key and the states that reads showed."""
 
     def __init__(self, key):
         self.key, self.lock = key, threading.RLock()
@@ -63,21 +63,21 @@ class History:
 class OwnKey(History):
     """A key that one client changes, one request after the other.
 
-    Keeps every pair (what is there, what may still happen) that agrees with all that was answered and seen.
+    Keeps every pair (current state, pending changes) that is consistent with all answers and reads.
     """
 
     def __init__(self, key):
         super().__init__(key)
         self.states = {(absent(), frozenset())}
         self.floating = set()
-        # How many requests that floated were answered.
-        self.landings = 0
+        # Number of detached requests that were answered.
+        self.late_completions = 0
 
     def possible(self):
         return f"possible {self.states}, floating {self.floating}"
 
     def begin(self, outcome):
-        """A write that was cut off earlier may be finished before this request takes effect."""
+        """An interrupted earlier write may be finished before this request takes effect."""
         with self.lock:
             self.note(f"asks {outcome}")
             self.states = self.reachable()
@@ -102,19 +102,19 @@ class OwnKey(History):
                 self.states = {(there, ahead | {outcome}) for there, ahead in self.states}
             self.states |= happened
 
-    def floats(self, ticket):
+    def detached(self, ticket):
         with self.lock:
             outcome = ticket[0]
             self.note(f"given up {outcome}")
             self.floating.add(outcome)
             self.states = {(there, ahead | {outcome}) for there, ahead in self.states}
 
-    def landed(self, ticket, verdict):
-        """The server has answered a request that its client had given up."""
+    def completed_late(self, ticket, verdict):
+        """The server has answered a detached request."""
         outcome = ticket[0]
         with self.lock:
             self.note(f"{verdict} after all {outcome}")
-            self.landings += 1
+            self.late_completions += 1
             self.floating.discard(outcome)
             states = set()
             for there, ahead in self.states:
@@ -127,19 +127,19 @@ class OwnKey(History):
                     states.add((outcome, left))
             self.states = states
 
-    def look(self):
-        """What a read that begins now may show, whatever lands before its answer is here."""
+    def begin_read(self):
+        """The states that a read which begins now may show, including changes that complete before its answer."""
         with self.lock:
-            return self.landings, self.reachable()
+            return self.late_completions, self.reachable()
 
-    def saw(self, look, fits, what):
-        """A read showed something that these outcomes fit: all that does not lead there did not happen.
+    def observe(self, read, fits, what):
+        """A read showed a state for which `fits` is true; histories that do not lead to it are discarded.
 
-        A read during which something landed may have come before or after it, and so rules out nothing.
+        If a detached change completed during the read, the read may have come before or after it and excludes nothing.
         """
-        landings, reachable_before = look
+        late_completions, reachable_before = read
         with self.lock:
-            is_plain = landings == self.landings
+            is_plain = late_completions == self.late_completions
             reachable = self.reachable() if is_plain else self.reachable() | reachable_before
             seen = {state for state in reachable if fits(state[0])}
             self.assert_seen(seen, fits, what)
@@ -149,12 +149,12 @@ class OwnKey(History):
     def reachable(self):
         reachable = set(self.states)
         for _, ahead in self.states:
-            # What is finished late puts an end to everything else that waited, unless its server still has it.
+            # A late promotion ends all other pending changes, except detached ones.
             reachable |= {(late, frozenset(ahead & self.floating) - {late}) for late in ahead}
         return reachable
 
     def certain(self):
-        """The one state that it can be in and stay in."""
+        """The state, if only one is possible and nothing is pending; otherwise None."""
         with self.lock:
             state = next(iter(self.states))
             return state[0] if len(self.states) == 1 and not state[1] else None
@@ -162,7 +162,7 @@ class OwnKey(History):
 
 @dataclass
 class Change:
-    """One change of a shared key: when it began, and when it could no longer happen unless it was finished late."""
+    """One change of a shared key: when it began, and when it could no longer happen except by a late promotion."""
 
     outcome: Outcome
     began: float
@@ -171,7 +171,7 @@ class Change:
 
 
 class SharedKey(History):
-    """A key that many clients change at once: a read shows what somebody asked for and nobody later replaced."""
+    """A key that many clients change: a read shows a requested state that no acknowledged change replaced before."""
 
     def __init__(self, key):
         super().__init__(key)
@@ -201,19 +201,19 @@ class SharedKey(History):
             self.changes.remove(change)
             self.note(f"refused {change.outcome}")
 
-    def floats(self, change):
+    def detached(self, change):
         self.note(f"given up {change.outcome}")
 
-    def landed(self, change, verdict):
+    def completed_late(self, change, verdict):
         getattr(self, verdict)(change)
 
-    def look(self):
+    def begin_read(self):
         return time.monotonic()
 
-    def saw(self, look, fits, what):
+    def observe(self, read, fits, what):
         with self.lock:
-            # The latest beginning of a change that was acknowledged before the look began.
-            settled = max(change.began for change in self.changes if change.is_acknowledged and change.ended < look)
+            # The latest beginning of a change that was acknowledged before the read began.
+            settled = max(change.began for change in self.changes if change.is_acknowledged and change.ended < read)
             possible = [change for change in self.changes if change.ended >= settled and fits(change.outcome)]
             self.assert_seen(possible, fits, what)
 

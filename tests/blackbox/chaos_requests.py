@@ -1,17 +1,17 @@
-"""The requests of the chaos test: what breaks them, and what their answers say."""
+"""Requests of the chaos test: how they fail, and what their answers mean."""
 
 import base64
 import hashlib
 import http.client
 
 BUCKET = "chaos"
-# Shorter than a freeze, so that clients go on elsewhere while a frozen instance still has their request.
-PATIENCE_SECONDS = 1.5
+# Shorter than a freeze, so that clients continue on the other instance while a suspended one holds their request.
+ANSWER_SECONDS_MAX = 1.5
 BROKEN = (OSError, http.client.HTTPException)
 
 
-class GivenUp(Exception):
-    """The server has the whole request and says nothing; the connection stays open."""
+class Abandoned(Exception):
+    """The server has the whole request and does not answer; the connection stays open."""
 
     def __init__(self, connection):
         super().__init__()
@@ -19,17 +19,17 @@ class GivenUp(Exception):
 
 
 class NotSent(OSError):
-    """Nobody listens, so nothing was asked."""
+    """The connection was refused, so no request was sent."""
 
 
 def send(raw, method, key, body, options):
-    """One request; its answer, or whatever breaks it."""
+    """Sends one request; returns its answer or raises the reason for its failure."""
     payload_hash = options.get("payload_hash") or hashlib.sha256(body).hexdigest()
     path = raw.path(BUCKET, key)
     target, headers, _ = raw.prepare(method, path, options["query"], options["headers"], payload_hash)
     if method in ("PUT", "POST"):
         headers["Content-Length"] = str(len(body))
-    connection = raw.connect(timeout=PATIENCE_SECONDS)
+    connection = raw.connect(timeout=ANSWER_SECONDS_MAX)
     try:
         connection.connect()
     except OSError:
@@ -49,7 +49,7 @@ def answer_of(raw, connection, can_float):
         return raw.finish(connection)
     except TimeoutError:
         if can_float:
-            raise GivenUp(connection) from None
+            raise Abandoned(connection) from None
         connection.close()
         raise
     except BROKEN:
@@ -58,7 +58,7 @@ def answer_of(raw, connection, can_float):
 
 
 def verdict_of(answer, key):
-    """What an answer to a change says of it; None is a connection that broke."""
+    """The outcome of a change by its answer; `None` means a broken connection."""
     verdict = verdict_of_condition(answer, key)
     assert verdict != "refused", f"change of {key}: {answer}"
     return verdict

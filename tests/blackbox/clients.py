@@ -1,4 +1,4 @@
-"""The command line clients that people use, each as the same few verbs."""
+"""Wrappers of common S3 command line clients with the same methods."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ COMMAND_SECONDS = 60
 
 
 def program(name):
-    """The client beside this Python, or wherever the shell finds it."""
+    """Path of the client, next to this Python or in the PATH."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     assert found, f"{name} is not installed: run scripts/setup.sh"
@@ -18,7 +18,7 @@ def program(name):
 
 
 class Client:
-    """One client with its own home, so that no configuration of the user's is read or changed."""
+    """One client with its own home, so that the user's configuration is neither read nor changed."""
 
     def __init__(self, server, home, key="admin"):
         self.server, self.home = server, Path(home)

@@ -1,8 +1,8 @@
-"""What every black-box test stands on: a running server per kind of backend, and fresh buckets on it.
+"""Fixtures of the black-box tests: a running server per kind of backend, and fresh buckets on it.
 
-`S3O_BIN` names the binary. `S3O_TEST_S3_*` name a real S3 server for the `s3` backend; without them one is started.
+`S3O_BIN` names the binary. `S3O_TEST_S3_*` name a real S3 server for the `s3` backend; without them the run starts one.
 `S3O_TEST_STANDIN=http://127.0.0.1:PORT` (with `_KEY` and `_SECRET`) runs the protocol tests against another S3 server
-instead of s3o: a way to test the tests.
+instead of s3o, to validate the tests themselves.
 """
 
 import os
@@ -16,8 +16,8 @@ import pytest
 
 import seaweed
 from catalogs import OwnPostgres, PostgresCatalog
-from rest import QUICK
-from running import Endpoint, Server
+from server_process import Endpoint, Server
+from settled_state import QUICK
 from signing import Credentials
 
 # The kinds of server that the protocol tests run on.
@@ -49,7 +49,7 @@ def pytest_unconfigure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A failed test shows what its servers said."""
+    """Adds the logs of its servers to the report of a failed test."""
     report = yield
     if report.failed:
         servers = {id(value): value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Server)}
@@ -77,7 +77,7 @@ def server(request, tmp_path_factory):
 
 @pytest.fixture
 def own_server(request, tmp_path):
-    """Makes servers that only this test uses, on folders, and stops them after it."""
+    """Creates servers on folders for this test alone, and stops them after it."""
     if STANDIN:
         pytest.skip("needs the s3o binary")
     request.node.started_servers = started = []
@@ -94,8 +94,8 @@ def own_server(request, tmp_path):
 
 @pytest.fixture
 def own_postgres():
-    """A PostgreSQL that this test may stop and start."""
-    # Below /tmp itself: the server may run as a user who cannot look into the folders of the test.
+    """A PostgreSQL server that this test may stop and start."""
+    # Directly below /tmp: the server may run as a user without access to the test's folders.
     with tempfile.TemporaryDirectory(prefix="s3o-postgres-") as folder:
         Path(folder).chmod(0o755)
         server = OwnPostgres(folder)
@@ -107,9 +107,9 @@ def own_postgres():
 
 @pytest.fixture
 def instances(own_server):
-    """Makes any number of servers over one catalog and one place for bytes, with one bucket.
+    """Creates several servers on one catalog and one backend, with one bucket.
 
-    `backends` names that place for each of them, where they reach it on different ways.
+    `backends` has one entry per server if they reach the backend through different proxies.
     """
 
     def make(count, settings=None, backends=(), **database):
@@ -129,9 +129,9 @@ def instances(own_server):
 
 @pytest.fixture(scope="session")
 def s3o_only():
-    """For facts that only s3o promises, not every S3 server."""
+    """For tests of behaviour that only s3o guarantees, not every S3 server."""
     if STANDIN:
-        pytest.skip("a promise of s3o alone")
+        pytest.skip("only s3o guarantees this")
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def raw(server):
 
 @pytest.fixture
 def new_bucket(s3):
-    """Makes buckets with names of their own."""
+    """Creates buckets with unique names."""
 
     def make(prefix="test"):
         name = f"{prefix}-{uuid.uuid4().hex[:12]}"

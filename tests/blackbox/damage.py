@@ -1,7 +1,7 @@
-"""Damaged copies of one catalog: what is done to them, and what a server on them answers and deletes.
+"""Damages copies of one catalog, runs a server on each and records what it answers and deletes.
 
-Everything follows from a seed. A copy has its own catalog, and hard links to the bytes, so that what a server deletes is
-gone from its copy alone.
+All random choices follow from a seed. A copy has its own catalog and hard links to the bytes, so a delete affects only
+its copy.
 """
 
 import json
@@ -15,16 +15,36 @@ from urllib.error import URLError
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from rest import QUICK
-from running import Server
+from server_process import Server
+from settled_state import QUICK
 
 PAGE = 4096
 BUCKET = "bucket"
 OBJECTS = 60
 LATER_OBJECTS = 20
 START_SECONDS = 60
-WORKERS = ("watchdog", "quota_audit", "pending_reaper", "expiry", "stale_multipart", "cleanup", "quota_audit", "cleanup")
-KINDS = ("flip", "flip", "garbage", "swap", "repeat", "older_pages", "older_pages", "truncate", "older_file", "foreign_log")
+WORKERS = (
+    "watchdog",
+    "quota_audit",
+    "pending_reaper",
+    "expiry",
+    "stale_multipart",
+    "cleanup",
+    "quota_audit",
+    "cleanup",
+)
+KINDS = (
+    "flip",
+    "flip",
+    "garbage",
+    "swap",
+    "repeat",
+    "older_pages",
+    "older_pages",
+    "truncate",
+    "older_file",
+    "foreign_log",
+)
 
 
 def body(name):
@@ -32,7 +52,7 @@ def body(name):
 
 
 class Original:
-    """A catalog that was used, stopped cleanly several times and killed once, with what it looked like on the way."""
+    """A catalog that was used, stopped cleanly several times and killed once, with snapshots of the steps."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -72,7 +92,7 @@ class Original:
         return self.folder / name
 
     def _foreign_log(self, server):
-        """The log of another run that was killed, with objects of its own."""
+        """The write-ahead log of another server that was killed, with other objects."""
         server.start()
         for number in range(10):
             server.s3().put_object(Bucket=BUCKET, Key=f"other-{number}", Body=b"of another run")
@@ -81,11 +101,11 @@ class Original:
 
 
 def damage(original, catalog, rng):
-    """Damages the copy of a catalog; says how."""
+    """Damages the copy of a catalog and returns a description."""
     kind = rng.choice(KINDS)
     pages = bytearray(catalog.read_bytes())
     count = len(pages) // PAGE
-    # The first page makes a database; without it nothing is opened, and nothing is learnt.
+    # Without its first page a database cannot be opened at all, so that page is kept.
     some = [rng.randrange(1, count) for _ in range(rng.choice((1, 1, 2, 4)))]
     older = original.older.read_bytes()
 
@@ -117,19 +137,22 @@ def damage(original, catalog, rng):
     elif kind in ("older_file", "foreign_log"):
         pages = bytearray(older)
     catalog.write_bytes(pages)
-    if kind == "foreign_log":
-        shutil.copyfile(original.log, f"{catalog}-wal")
-        if rng.random() < 0.5:
-            # As after a crash: nothing says that there was no log.
-            kind = "foreign_log_after_crash"
-            note = catalog.with_name("catalog.db.generation")
-            if note.exists():
-                note.write_text(json.dumps({**json.loads(note.read_text()), "clean": False}))
-    return kind
+    return add_foreign_log(original, catalog, rng) if kind == "foreign_log" else kind
+
+
+def add_foreign_log(original, catalog, rng):
+    """Puts the write-ahead log of another database beside the catalog, as after a clean stop or after a crash."""
+    shutil.copyfile(original.log, f"{catalog}-wal")
+    if rng.random() >= 0.5:
+        return "foreign_log"
+    generation = catalog.with_name("catalog.db.generation")
+    if generation.exists():
+        generation.write_text(json.dumps({**json.loads(generation.read_text()), "clean": False}))
+    return "foreign_log_after_crash"
 
 
 def is_whole(catalog):
-    """What SQLite's own check says about a copy of the damaged files."""
+    """The result of SQLite's integrity check on a copy of the damaged files."""
     scratch = catalog.with_name("scratch")
     scratch.mkdir()
     for ending in ("", "-wal"):
@@ -164,7 +187,7 @@ class Case:
         self.answers, self.state = {}, None
 
     def play(self):
-        """Starts the server, lets every worker run, asks for every object, and stops it."""
+        """Starts the server, runs every worker, reads every object, and stops the server."""
         self.server.spawn()
         try:
             self.state = self._settled_state()
@@ -193,7 +216,7 @@ class Case:
             except (URLError, OSError):
                 pass
             time.sleep(0.05)
-        raise AssertionError(f"seed {self.seed}: no state in time")
+        raise AssertionError(f"seed {self.seed}: no state within the timeout")
 
     def _ask(self):
         for name in self.original.names:
@@ -208,7 +231,7 @@ class Case:
         self.state = self._settled_state() if self.server.process.poll() is None else "refused"
 
     def lost(self):
-        """Live files that are gone."""
+        """Files of live objects that were deleted."""
         return sorted(self.original.files - self.server.files())
 
     def __str__(self):
@@ -217,7 +240,7 @@ class Case:
 
 
 def link_bytes(source, target):
-    """Marks are written again in place and must not be shared; bytes are only ever deleted."""
+    """Hard-links object bytes, which are only deleted; copies marks, which are overwritten in place."""
     if "/.s3o/" in str(source):
         shutil.copyfile(source, target)
     else:

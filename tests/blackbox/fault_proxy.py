@@ -1,4 +1,4 @@
-"""A wire to a real S3 server on which things go wrong on purpose: one request at a time, each fault counted."""
+"""A proxy to a real S3 server that injects faults into single requests and counts them."""
 
 import socket
 import struct
@@ -8,19 +8,19 @@ from collections import Counter
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from gatekeeper import Door, Gatekeeper
-from rest import CANARIES, IDENTITY
+from refusing_proxy import ProxyHandler, RefusingProxy
+from settled_state import IDENTITY, PROBE_OBJECTS
 
-# What can happen to a request; `refuse` happens to the whole door.
+# Faults of a request; `refuse` stops the whole proxy.
 DELAY, RESET, SWALLOW, LATE, REFUSE = "delay", "reset", "swallow", "late", "refuse"
 CHANGES = {"PUT", "POST", "DELETE"}
-LAND_SECONDS_MAX = 60
+DELAYED_SECONDS_MAX = 60
 CLOSE_AT_ONCE = struct.pack("ii", 1, 0)
 
 
 @dataclass
-class WireFault:
-    """Waits for a request that it can happen to."""
+class ProxyFault:
+    """A fault that is armed for the next request it fits."""
 
     kind: str
     seconds: float
@@ -29,72 +29,72 @@ class WireFault:
         place = unquote(path)
         if self.kind == DELAY:
             return True
-        # A store that is being tried out would hardly ever be attached, and then meets no more faults.
-        if CANARIES in place:
+        # Faults on probe objects would keep the store from ever being attached.
+        if PROBE_OBJECTS in place:
             return False
-        # An identity mark that lands late would be a store that went back in time, which freezes it: rightly.
+        # A late identity mark looks like an older store, which s3o freezes as it should.
         return self.kind == RESET or (command in CHANGES and not (self.kind == LATE and IDENTITY in place))
 
 
-class FaultyDoor(Door):
-    """Passes requests on, but for those that a fault is waiting for."""
+class FaultHandler(ProxyHandler):
+    """Forwards requests, and applies the armed fault to those that it fits."""
 
     def handle(self):
         try:
             super().handle()
         except OSError:
-            # Whoever asked is gone.
+            # The client is gone.
             pass
 
     def answer_request(self):
-        wire = self.server.keeper
-        fault = None if wire.is_shut else wire.take(self.command, self.path)
-        if wire.is_shut or (fault and fault.kind == RESET):
-            return self.hang_up()
+        proxy = self.server.proxy
+        fault = None if proxy.is_down else proxy.take(self.command, self.path)
+        if proxy.is_down or (fault and fault.kind == RESET):
+            return self.reset_connection()
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         if len(body) < length:
             self.close_connection = True
             return None
         try:
-            return self.go_on(fault, body)
+            return self.forward_with_fault(fault, body)
         except OSError:
-            # Whoever asked is gone, or the store is.
+            # The client or the store is gone.
             self.close_connection = True
             return None
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer_request
 
-    def go_on(self, fault, body):
+    def forward_with_fault(self, fault, body):
         kind = fault and fault.kind
         if kind == LATE:
-            self.server.keeper.land_later(fault.seconds, lambda: self.ask_target(body))
-            return self.hang_up()
+            self.server.proxy.send_later(fault.seconds, lambda: self.forward(body))
+            return self.reset_connection()
         if kind == DELAY:
             time.sleep(fault.seconds)
-        answer = self.ask_target(body)
+        answer = self.forward(body)
         if kind == SWALLOW:
-            return self.hang_up()
+            return self.reset_connection()
         return self.reply(*answer)
 
-    def hang_up(self):
-        """The other side sees a connection that was reset, with what it sent still on the way."""
+    def reset_connection(self):
+        """Closes with a TCP reset."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, CLOSE_AT_ONCE)
 
 
-class FaultProxy(Gatekeeper):
-    """Faults are armed one by one; each happens to the first request that fits it."""
+class FaultProxy(RefusingProxy):
+    """Each armed fault applies to the next request that it fits."""
 
     def __init__(self, endpoint):
         self.fired = Counter()
-        self._armed, self._landing = [], []
+        self._armed, self._delayed = [], []
         self._lock = threading.Lock()
-        super().__init__(endpoint, FaultyDoor)
+        super().__init__(endpoint, FaultHandler)
 
     def arm(self, kind, seconds, count=1):
         with self._lock:
-            self._armed += [WireFault(kind, seconds) for _ in range(count)]
+            self._armed += [ProxyFault(kind, seconds) for _ in range(count)]
 
     def take(self, command, path):
         with self._lock:
@@ -105,30 +105,30 @@ class FaultProxy(Gatekeeper):
             return fault
 
     def refuse(self, seconds, ending):
-        """Nobody can connect for a while."""
-        self.shut()
+        """Refuses connections for a time."""
+        self.stop()
         self.fired[REFUSE] += 1
         ending.wait(seconds)
-        self.open()
+        self.start()
 
-    def land_later(self, seconds, act):
-        """Does what nobody waits for any more."""
+    def send_later(self, seconds, act):
+        """Sends a request after a delay, when its client is gone."""
 
-        def land():
+        def send():
             time.sleep(seconds)
             try:
                 act()
             except OSError:
                 pass
 
-        thread = threading.Thread(target=land, daemon=True)
-        self._landing.append(thread)
+        thread = threading.Thread(target=send, daemon=True)
+        self._delayed.append(thread)
         thread.start()
 
-    def behave(self):
-        """No fault happens from now on; returns once everything that was late has landed."""
+    def disarm(self):
+        """Disarms all faults; returns once all delayed requests were sent."""
         with self._lock:
             self._armed.clear()
-        for thread in self._landing:
-            thread.join(LAND_SECONDS_MAX)
-            assert not thread.is_alive(), "a late request did not land"
+        for thread in self._delayed:
+            thread.join(DELAYED_SECONDS_MAX)
+            assert not thread.is_alive(), "a delayed request was not sent"

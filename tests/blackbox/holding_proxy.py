@@ -1,4 +1,4 @@
-"""A wire between a server and its store on which requests can be held: the server is then in the middle of its work."""
+"""A proxy that holds chosen requests, which stops the server in the middle of its work."""
 
 import socket
 import threading
@@ -8,7 +8,7 @@ CHUNK_BYTES = 65536
 
 
 class HoldingProxy:
-    """Forwards connections to `endpoint`; what it is told to hold waits until it is released."""
+    """Forwards connections to `endpoint`; held requests wait until `release`."""
 
     def __init__(self, endpoint):
         address = urlsplit(endpoint)
@@ -21,11 +21,11 @@ class HoldingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def hold(self, *words):
-        """From now on, requests that begin with all of these words in their first line wait."""
+        """From now on, requests whose first line contains all of these words wait."""
         self.words = [word.encode() for word in words]
 
     def release(self):
-        """Lets go of what waits, and of everything after it."""
+        """Forwards held requests, and holds no more."""
         self.words = None
         self.released.set()
 
@@ -46,16 +46,16 @@ class HoldingProxy:
     def _forward(self, source, sink, holds):
         try:
             while chunk := source.recv(CHUNK_BYTES):
-                if holds and self._is_meant(chunk):
+                if holds and self._matches(chunk):
                     self.held.set()
                     self.released.wait()
                 sink.sendall(chunk)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
-            # Whoever broke the connection, the other side is to see it.
+            # Closes both sides, whichever broke.
             source.close()
             sink.close()
 
-    def _is_meant(self, chunk):
+    def _matches(self, chunk):
         first_line = chunk.split(b"\r\n", 1)[0]
         return self.words is not None and all(word in first_line for word in self.words)

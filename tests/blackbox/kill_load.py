@@ -1,11 +1,11 @@
-"""A mixed load that a kill interrupts: PUT, overwrite, multipart, copy, delete, some of them slow on purpose."""
+"""A mixed load for kill tests: PUT, overwrite, multipart, copy and delete, some of them deliberately slow."""
 
 import http.client
 import random
 import time
 
-from facts import PART_BYTES_MIN, body_of
 from kill_model import Outcome, digest_of
+from s3_checks import PART_BYTES_MIN, body_of
 
 BUCKET = "load"
 KEYS_PER_THREAD = 6
@@ -20,7 +20,7 @@ class Unknown(Exception):
 
 
 class Loader:
-    """One thread of load on keys of its own, one request at a time."""
+    """One thread of load on its own keys, one request at a time."""
 
     def __init__(self, name, raw, model, seed):
         self.name, self.raw, self.model = name, raw, model
@@ -30,7 +30,7 @@ class Loader:
         self.connection = None
 
     def run(self, stopping):
-        """Sends requests until told to stop or until the server is gone."""
+        """Sends requests until it is stopped or the server is gone."""
         self.connection = self.raw.connect(timeout=REQUEST_SECONDS)
         operations = [self.put] * 3 + [self.slow_put] * 5 + [self.copy] * 2 + [self.delete] * 2 + [self.multipart] * 2
         try:
@@ -48,7 +48,7 @@ class Loader:
         return body_of(size_bytes, f"{self.name}-{self.serial}")
 
     def attempt(self, operation, key, digest, act):
-        """Runs one request, and writes what it may have done into the model."""
+        """Runs one request and records its possible outcomes in the model."""
         history = self.model.history(key)
         outcome = Outcome(f"{operation} {self.name}-{self.serial}", digest)
         try:
@@ -69,7 +69,7 @@ class Loader:
         return answer
 
     def send(self, method, key, body=b"", query=None, headers=None, slow=False):
-        """One request on the kept connection; a slow body leaves time to be killed in."""
+        """One request on the persistent connection; a slow body leaves time for a kill."""
         headers = dict(headers or {})
         if method in ("PUT", "POST"):
             headers["Content-Length"] = str(len(body))

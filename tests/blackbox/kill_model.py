@@ -1,6 +1,6 @@
-"""What may be read of each key after a kill: the last acknowledged outcome, or one that was asked for since.
+"""The states that each key may have after a kill: the last acknowledged one, or one requested since.
 
-Every body is told apart from every other, so a read names the request that wrote it.
+Every body is unique, so a read identifies the request that wrote it.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Outcome:
-    """A state of one key: which request made it, and the digest of what a read then gives (None: no object)."""
+    """A state of one key: the request that made it, and the digest of its body (None: no object)."""
 
     request: str
     digest: str | None
@@ -25,7 +25,7 @@ def digest_of(body):
 
 @dataclass
 class KeyHistory:
-    """The states a key may be in, oldest first. The first is certain unless a later one took effect."""
+    """The possible states of a key, oldest first. The first is certain unless a later one took effect."""
 
     possible: list = field(default_factory=lambda: [ABSENT])
 
@@ -39,7 +39,7 @@ class KeyHistory:
         return self.possible[0] if len(self.possible) == 1 else None
 
     def observe(self, digest):
-        """Takes a read into account: what came before the state that was seen can never come back."""
+        """Records a read: states before the one that was read can never come back."""
         for position in reversed(range(len(self.possible))):
             if self.possible[position].digest == digest:
                 self.possible = self.possible[position:]
@@ -64,7 +64,7 @@ class Model:
             self.counts[operation, outcome] = self.counts.get((operation, outcome), 0) + 1
 
     def check(self, read):
-        """Reads every key and lists those that show what they must not."""
+        """Reads every key and lists those with an impossible state."""
         wrong = []
         for key, history in sorted(self.histories.items()):
             digest = read(key)
@@ -73,7 +73,7 @@ class Model:
         return wrong
 
     def summary(self):
-        """Per operation: how many were acknowledged, and of how many the outcome is unknown."""
+        """Per operation: numbers of acknowledged requests and of unknown outcomes."""
         lines = []
         for operation in sorted({operation for operation, _ in self.counts}):
             known, unknown = (self.counts.get((operation, outcome), 0) for outcome in ("acknowledged", "unknown"))

@@ -1,4 +1,4 @@
-"""A Redis that a test may kill, freeze and fill with nonsense, and just enough of its protocol to look inside."""
+"""A Redis server that a test may kill, suspend and fill with invalid values, and a minimal client for it."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import socket
 import subprocess
 from pathlib import Path
 
-from running import ROOT
+from server_process import ROOT
 
 SCRIPT = ROOT / "scripts/redis.sh"
 
 
 def encoded(*words):
-    """A command as it goes over the wire."""
+    """A command in the Redis protocol."""
     framed = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n" % len(framed) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in framed)
 
@@ -30,7 +30,7 @@ def answer_from(stream):
 
 
 class OwnRedis:
-    """One Redis in a folder of its own."""
+    """One Redis server in its own folder."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -50,19 +50,19 @@ class OwnRedis:
     def restart(self):
         self._script("restart")
 
-    def freeze(self):
+    def suspend(self):
         self._signal(signal.SIGSTOP)
 
-    def thaw(self):
+    def resume(self):
         self._signal(signal.SIGCONT)
 
     def run(self, *words):
-        """One command, and its answer."""
+        """Sends one command and returns its answer."""
         with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
             connection.sendall(encoded(*words))
             with connection.makefile("rb") as stream:
                 return answer_from(stream)
 
     def bodies(self):
-        """The keys of all bodies that it holds."""
+        """The keys of all cached bodies."""
         return self.run("KEYS", "s3o:*:body:*")

@@ -1,13 +1,13 @@
-"""Waiting for a fact instead of for a time."""
+"""Waits for a condition instead of a fixed time."""
 
 import time
 
 
-def eventually(fact, timeout_seconds=10, step_seconds=0.02, message="the fact did not come true"):
-    """Calls `fact` until it returns something true, and returns that."""
+def eventually(condition, timeout_seconds=10, step_seconds=0.02, message="the condition did not hold"):
+    """Calls `condition` until it returns a true value, and returns that value."""
     deadline = time.monotonic() + timeout_seconds
     while True:
-        value = fact()
+        value = condition()
         if value:
             return value
         assert time.monotonic() < deadline, f"{message} within {timeout_seconds} s"

@@ -1,6 +1,6 @@
-"""Free loopback ports, outside the range from which the kernel takes ports for outgoing connections.
+"""Free loopback ports outside the ephemeral port range.
 
-A killed server must find its port free again, so no client socket may be given it meanwhile.
+A killed server must find its port free again, so no outgoing connection may get it in the meantime.
 """
 
 import os
@@ -11,7 +11,7 @@ _ports = random.Random(os.urandom(8))
 
 
 def free_ports(count):
-    """That many distinct ports on which nothing listens."""
+    """Distinct ports without a listener."""
     held = []
     try:
         while len(held) < count:

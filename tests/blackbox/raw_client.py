@@ -1,4 +1,4 @@
-"""Signed requests over plain sockets, with every part open to change: method, path, headers, framing, timing."""
+"""Signed requests over plain sockets, in which a test can change every part: method, path, headers, framing, timing."""
 
 import hashlib
 import http.client
@@ -27,7 +27,7 @@ class Answer:
 
     @property
     def code(self):
-        """The S3 error code, or None where the body is no error."""
+        """The S3 error code, or None if the body is no error."""
         if not self.body.lstrip().startswith(b"<"):
             return None
         return self.xml().findtext("Code")
@@ -77,7 +77,7 @@ class RawClient:
                 for piece in pieces:
                     connection.send(piece)
             except (BrokenPipeError, ConnectionResetError):
-                pass  # refused before the body was taken: the answer is still there to read
+                pass  # refused before the body was read: the answer is still readable
             return self.finish(connection, close=on is None)
         finally:
             if on is None:
@@ -118,7 +118,7 @@ class RawClient:
 
 
 def assert_refused(answer, status, code, resource=None):
-    """The answer is S3's error XML, whole, with the same request id in header and body."""
+    """The answer is complete S3 error XML with the same request ID in header and body."""
     assert (answer.status, answer.code) == (status, code), answer
     error = answer.xml()
     assert error.tag == "Error", answer

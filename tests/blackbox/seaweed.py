@@ -1,7 +1,7 @@
 """A throw-away SeaweedFS: the real S3 server behind the `s3` backend.
 
-As a program (`seaweed.py FOLDER FILE`) it runs one until it is told to end, and writes `export` lines for a shell into
-the file as soon as the server takes writes.
+As a program (`seaweed.py FOLDER FILE`) it runs a server until it is stopped, and writes `export` lines for a shell into
+the file as soon as the server accepts writes.
 """
 
 import json
@@ -42,7 +42,7 @@ def connect(endpoint, access_key=ACCESS_KEY, secret_key=SECRET_KEY):
 
 
 def program():
-    """`weed` beside this Python, or wherever the shell finds it."""
+    """Path of `weed`, next to this Python or in the PATH."""
     beside = Path(sys.executable).parent / "weed"
     found = str(beside) if beside.exists() else shutil.which("weed")
     assert found, "weed is not installed: run scripts/setup.sh"
@@ -50,7 +50,7 @@ def program():
 
 
 def start(folder):
-    """Starts a server in `folder`; returns its process and its endpoint once it takes writes."""
+    """Starts a server in `folder`; returns its process and its endpoint once it accepts writes."""
     folder = Path(folder)
     (folder / "weed").mkdir(parents=True, exist_ok=True)
     identities = folder / "s3.json"
@@ -67,7 +67,7 @@ def start(folder):
             }
         )
     )
-    # Every bucket is a collection of volumes of its own; one at a time is enough for tests.
+    # Every bucket has its own volumes; one volume at a time is enough for tests.
     (folder / "master.toml").write_text("[master.volume_growth]\ncopy_1 = 1\n")
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
     names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
@@ -91,12 +91,12 @@ def start(folder):
 
 
 def warm_up(process, endpoint):
-    """The first writes are slow while volumes grow: take that cost before any test is timed."""
+    """Creates volumes before any test is timed, because the first writes are slow."""
     client = connect(endpoint)
     deadline = time.monotonic() + START_SECONDS
     bucket = f"warm-{uuid.uuid4().hex[:8]}"
     while True:
-        assert process.poll() is None, "SeaweedFS ended while starting"
+        assert process.poll() is None, "SeaweedFS exited during start-up"
         try:
             client.create_bucket(Bucket=bucket)
             client.put_object(Bucket=bucket, Key="warm", Body=b"warm")
@@ -104,12 +104,12 @@ def warm_up(process, endpoint):
             client.delete_object(Bucket=bucket, Key="warm")
             return
         except (BotoCoreError, ClientError):
-            assert time.monotonic() < deadline, "SeaweedFS takes no writes"
+            assert time.monotonic() < deadline, "SeaweedFS accepts no writes"
             time.sleep(0.2)
 
 
 def fresh_bucket():
-    """A new bucket on the server that the environment names, as settings for an `s3` backend."""
+    """A new bucket on the server from the environment, as settings of an `s3` backend."""
     endpoint = os.environ["S3O_TEST_S3_ENDPOINT"]
     access_key = os.environ["S3O_TEST_S3_ACCESS_KEY"]
     secret_key = os.environ["S3O_TEST_S3_SECRET_KEY"]
@@ -128,7 +128,7 @@ def fresh_bucket():
 
 
 def serve(folder, environment):
-    """Runs a server until told to end, or until the shell that asked for it is gone."""
+    """Runs a server until it is stopped or its parent shell has exited."""
     parent = os.getppid()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     process, endpoint = start(folder)

@@ -1,6 +1,6 @@
-"""SigV4 by hand, so that a test can sign what no SDK would send.
+"""An own SigV4 implementation, so that a test can sign requests that no SDK would send.
 
-Independent of any SDK on purpose: a mistake shared by client and test would hide a mistake of the server.
+It is independent of any SDK: a fault shared by client and test would hide a fault of the server.
 """
 
 import datetime
@@ -18,20 +18,18 @@ EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 
 def encode_key(key):
-    """A key as it stands in a request path: every byte but the unreserved ones and `/` is escaped."""
+    """A key in a request path: every byte except unreserved ones and `/` is escaped."""
     return quote(key, safe="/~")
 
 
 def encode_query(query):
     """A query in canonical order; a value of None is a bare name, as in `?uploads`."""
-    return "&".join(
-        f"{quote(name, safe='~')}={quote(value or '', safe='~')}" for name, value in sorted(query.items())
-    )
+    return "&".join(f"{quote(name, safe='~')}={quote(value or '', safe='~')}" for name, value in sorted(query.items()))
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """A key pair, and the region that requests are signed for."""
+    """A key pair and the region of signatures."""
 
     access_key: str
     secret_key: str
@@ -68,9 +66,7 @@ class Signature:
 
     def chunk(self, piece):
         digest = hashlib.sha256(piece).hexdigest()
-        return self._sign(
-            "\n".join((f"{ALGORITHM}-PAYLOAD", self.stamp, self.scope, self.value, EMPTY_SHA256, digest))
-        )
+        return self._sign("\n".join((f"{ALGORITHM}-PAYLOAD", self.stamp, self.scope, self.value, EMPTY_SHA256, digest)))
 
     def trailer(self, block):
         digest = hashlib.sha256(block).hexdigest()
@@ -91,14 +87,13 @@ def sign_headers(credentials, method, path, query, headers, payload_hash, when=N
     signature = Signature(credentials, stamp)
     value = signature.request(canonical)
     headers["Authorization"] = (
-        f"{ALGORITHM} Credential={credentials.access_key}/{signature.scope}, "
-        f"SignedHeaders={signed}, Signature={value}"
+        f"{ALGORITHM} Credential={credentials.access_key}/{signature.scope}, SignedHeaders={signed}, Signature={value}"
     )
     return signature
 
 
 def chunked(body, signature=None, chunk_bytes=65536, trailers=None, trailer_signature=True):
-    """`body` in `aws-chunked` framing: signed where a signature is given, with trailers where some are."""
+    """`body` in `aws-chunked` framing: signed if a signature is given, with the given trailers."""
     framed = bytearray()
     pieces = [body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes)] + [b""]
     for piece in pieces:

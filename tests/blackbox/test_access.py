@@ -1,13 +1,13 @@
-"""Grants: a key reaches its buckets and its actions, and nothing else, not even to learn what exists."""
+"""Access keys: each may use only its buckets and actions, and cannot learn whether other buckets exist."""
 
 import subprocess
 
 import pytest
 import yaml
 
-from facts import keys_of, read, refused, snapshot
 from raw_client import assert_refused
-from running import binary
+from s3_checks import keys_of, read, refused, snapshot
+from server_process import binary
 
 pytestmark = pytest.mark.usefixtures("s3o_only")
 
@@ -32,9 +32,7 @@ def reads(client, bucket):
         "list v1": lambda: client.list_objects(Bucket=bucket),
         "list v2": lambda: client.list_objects_v2(Bucket=bucket),
         "tags": lambda: client.get_object_tagging(Bucket=bucket, Key="object"),
-        "attributes": lambda: client.get_object_attributes(
-            Bucket=bucket, Key="object", ObjectAttributes=["ETag"]
-        ),
+        "attributes": lambda: client.get_object_attributes(Bucket=bucket, Key="object", ObjectAttributes=["ETag"]),
         "uploads": lambda: client.list_multipart_uploads(Bucket=bucket),
         "location": lambda: client.get_bucket_location(Bucket=bucket),
     }
@@ -59,29 +57,27 @@ def writes(client, bucket):
 def administration(client, bucket):
     return {
         "create": lambda: client.create_bucket(Bucket=f"{bucket}-more"),
-        "tag": lambda: client.put_bucket_tagging(
-            Bucket=bucket, Tagging={"TagSet": [{"Key": "a", "Value": "1"}]}
-        ),
+        "tag": lambda: client.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [{"Key": "a", "Value": "1"}]}),
         "acl": lambda: client.put_bucket_acl(Bucket=bucket, ACL="private"),
         "delete": lambda: client.delete_bucket(Bucket=bucket),
     }
 
 
 @pytest.mark.parametrize("key", ["reader", "writer"])
-def test_granted_keys_read(server, granted, key):
+def test_granted_keys_may_read(server, granted, key):
     for act in reads(server.s3(key), granted).values():
         act()
     server.s3(key).head_object(Bucket=granted, Key="object")
     server.s3(key).head_bucket(Bucket=granted)
 
 
-def test_a_writer_writes(server, granted):
+def test_read_write_key_writes(server, granted):
     for act in writes(server.s3("writer"), granted).values():
         act()
     assert keys_of(server.s3("writer"), granted) == ["new"]
 
 
-def test_a_reader_changes_nothing(server, s3, granted):
+def test_read_only_key_cannot_change_anything(server, s3, granted):
     before = snapshot(s3, granted)
     actions = {**writes(server.s3("reader"), granted), **administration(server.s3("reader"), granted)}
     for name, act in actions.items():
@@ -96,7 +92,7 @@ def test_a_reader_changes_nothing(server, s3, granted):
     assert snapshot(s3, granted) == before
 
 
-def test_a_writer_does_not_administer(server, s3, granted):
+def test_read_write_key_cannot_administer(server, s3, granted):
     for act in administration(server.s3("writer"), granted).values():
         with refused("AccessDenied", 403):
             act()
@@ -105,7 +101,7 @@ def test_a_writer_does_not_administer(server, s3, granted):
 
 
 @pytest.mark.parametrize("key", ["reader", "writer"])
-def test_no_grant_means_no_access_whether_the_bucket_exists_or_not(server, s3, private, key):
+def test_denial_does_not_reveal_whether_the_bucket_exists(server, s3, private, key):
     before = snapshot(s3, private)
     for name in (private, "private-that-is-not-there"):
         for action, act in {**reads(server.s3(key), name), **writes(server.s3(key), name)}.items():
@@ -116,7 +112,7 @@ def test_no_grant_means_no_access_whether_the_bucket_exists_or_not(server, s3, p
     assert snapshot(s3, private) == before
 
 
-def test_a_copy_needs_both_its_source_and_its_target(server, s3, granted, private):
+def test_copy_needs_grants_for_source_and_target(server, s3, granted, private):
     writer = server.s3("writer")
     with refused("AccessDenied", 403):
         writer.copy_object(Bucket=granted, Key="stolen", CopySource={"Bucket": private, "Key": "object"})
@@ -129,7 +125,7 @@ def test_a_copy_needs_both_its_source_and_its_target(server, s3, granted, privat
     assert keys_of(s3, granted) == keys_of(s3, private) == ["object"]
 
 
-def test_each_key_sees_its_own_buckets_only(server, granted, private):
+def test_list_buckets_shows_only_granted_buckets(server, granted, private):
     for key in ("reader", "writer"):
         names = [entry["Name"] for entry in server.s3(key).list_buckets()["Buckets"]]
         assert granted in names and private not in names
@@ -137,7 +133,7 @@ def test_each_key_sees_its_own_buckets_only(server, granted, private):
 
 
 def test_an_unknown_key_is_refused(server, granted):
-    raw = server.raw("nobody")
+    raw = server.raw("unknown")
     assert_refused(raw.request("GET", raw.path(granted, "object")), 403, "InvalidAccessKeyId", f"/{granted}/object")
 
 
@@ -164,7 +160,7 @@ def test_an_empty_list_of_buckets_grants_nothing(own_server):
     keys["writer-key"]["buckets"] = []
     keys["reader-key"]["buckets"] = None
     server.config["access_keys"].append(
-        {"access_key_id": "nobody-key", "secret_access_key": server.keys["nobody"].secret_key, "access": "read_write"}
+        {"access_key_id": "unknown-key", "secret_access_key": server.keys["unknown"].secret_key, "access": "read_write"}
     )
     admin = server.start().s3()
     admin.create_bucket(Bucket="granted-a")
@@ -175,7 +171,7 @@ def test_an_empty_list_of_buckets_grants_nothing(own_server):
             with refused("AccessDenied", 403):
                 call()
     # A key without the field may use every bucket.
-    assert read(server.s3("nobody"), "granted-a", "object") == b"x"
+    assert read(server.s3("unknown"), "granted-a", "object") == b"x"
 
 
 def test_validate_prints_what_each_key_may_do(own_server):

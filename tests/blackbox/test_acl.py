@@ -1,8 +1,8 @@
-"""Access control lists: the one that holds may be read and written back; no other is taken, or taken for granted."""
+"""ACLs: the effective one can be read and written back; any other is refused."""
 
 import pytest
 
-from facts import refused
+from s3_checks import refused
 
 EVERYONE = {"Type": "Group", "URI": "http://acs.amazonaws.com/groups/global/AllUsers"}
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("s3o_only")
 
 @pytest.fixture(params=["object", "bucket"])
 def acl(request, s3, bucket):
-    """Reads and writes the list of an object or of a bucket."""
+    """Functions that read and write the ACL of an object or of a bucket."""
     if request.param == "bucket":
         return lambda: s3.get_bucket_acl(Bucket=bucket), lambda **asked: s3.put_bucket_acl(Bucket=bucket, **asked)
     names = {"Bucket": bucket, "Key": "a"}
@@ -23,7 +23,7 @@ def policy_of(answer):
     return {"Owner": answer["Owner"], "Grants": answer["Grants"]}
 
 
-def test_the_list_that_holds_can_be_written_back(acl):
+def test_effective_acl_can_be_written_back(acl):
     get, put = acl
     before = policy_of(get())
     put(AccessControlPolicy=before)
@@ -31,7 +31,7 @@ def test_the_list_that_holds_can_be_written_back(acl):
     assert policy_of(get()) == before
 
 
-def test_a_list_that_does_not_hold_is_not_implemented(acl):
+def test_any_other_acl_is_not_implemented(acl):
     get, put = acl
     before = policy_of(get())
     owner = before["Grants"][0]["Grantee"]
@@ -50,7 +50,7 @@ def test_a_list_that_does_not_hold_is_not_implemented(acl):
     assert policy_of(get()) == before
 
 
-def test_what_is_not_there_has_no_list(s3, bucket):
+def test_missing_object_and_bucket_have_no_acl(s3, bucket):
     with refused("NoSuchKey", 404):
         s3.put_object_acl(Bucket=bucket, Key="missing", ACL="private")
     with refused("NoSuchBucket", 404):

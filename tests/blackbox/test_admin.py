@@ -1,4 +1,4 @@
-"""The admin API and the commands that ask it: the token, status, workers, the audit trail, the log level."""
+"""The admin API and its commands: token, status, workers, audit lines, log level."""
 
 import http.client
 import json
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from asking import ask, command
+from admin_client import admin_request, command
 from polling import eventually
-from running import ADMIN_TOKEN
+from server_process import ADMIN_TOKEN
 
 WORKERS = {
     "cleanup",
@@ -30,7 +30,7 @@ def server(own_server):
     return own_server().start()
 
 
-QUESTIONS = [
+REQUESTS = [
     ("GET", "/status"),
     ("GET", "/workers"),
     ("POST", "/workers/cleanup/run"),
@@ -38,7 +38,7 @@ QUESTIONS = [
     ("POST", "/workers/cleanup/resume"),
     ("POST", "/backends/disk/accept"),
     ("POST", "/clock/accept"),
-    ("POST", "/backends/disk/dismiss?host=nobody"),
+    ("POST", "/backends/disk/dismiss?host=unknown"),
     ("GET", "/cleanup-queue"),
     ("GET", "/dlq"),
     ("POST", "/dlq/retry"),
@@ -65,40 +65,40 @@ def routes():
             yield method.upper(), path
 
 
-def test_every_route_is_among_the_questions():
-    asked = {(method, path.partition("?")[0]) for method, path in QUESTIONS}
+def test_every_admin_route_is_covered_by_the_tests():
+    covered = {(method, path.partition("?")[0]) for method, path in REQUESTS}
     found = set(routes())
     assert len(found) >= 16
     for method, path in found:
         pattern = re.compile(re.sub(r"\{[^}]+\}", "[^/]+", path))
-        assert any(method == verb and pattern.fullmatch(at) for verb, at in asked), f"no question asks {method} {path}"
+        assert any(method == verb and pattern.fullmatch(at) for verb, at in covered), f"no test covers {method} {path}"
 
 
 class TestApi:
-    def test_everything_needs_the_token(self, server):
-        for method, path in QUESTIONS:
+    def test_every_route_needs_the_token(self, server):
+        for method, path in REQUESTS:
             for token in (None, "wrong"):
-                status, body = ask(server, method, path, token=token)
+                status, body = admin_request(server, method, path, token=token)
                 assert (status, body["error"]["code"]) == (401, "unauthorized"), path
-        status, body = ask(server, "GET", "/audit?event=admin.*")
+        status, body = admin_request(server, "GET", "/audit?event=admin.*")
         assert {line["event"] for line in body["items"]} == {"admin.AuthFailure"}
-        assert len(body["items"]) == 2 * len(QUESTIONS)
+        assert len(body["items"]) == 2 * len(REQUESTS)
 
-    def test_what_is_not_there_is_told(self, server):
+    def test_unknown_paths_and_workers_are_404(self, server):
         for verb in ("run", "pause", "resume"):
-            status, body = ask(server, "POST", f"/workers/nobody/{verb}")
+            status, body = admin_request(server, "POST", f"/workers/unknown/{verb}")
             assert (status, body["error"]["code"]) == (404, "no_such_worker")
-        status, body = ask(server, "POST", "/backends/nowhere/accept")
+        status, body = admin_request(server, "POST", "/backends/nowhere/accept")
         assert (status, body["error"]["code"]) == (404, "no_such_backend")
-        assert ask(server, "GET", "/nothing")[0] == 404
-        assert ask(server, "DELETE", "/status")[0] == 405
+        assert admin_request(server, "GET", "/nothing")[0] == 404
+        assert admin_request(server, "DELETE", "/status")[0] == 405
 
     def test_status(self, server):
         s3 = server.s3()
         s3.create_bucket(Bucket="shown")
         s3.put_object(Bucket="shown", Key="object", Body=b"12345")
         s3.create_multipart_upload(Bucket="shown", Key="open")
-        status, body = ask(server, "GET", "/status")
+        status, body = admin_request(server, "GET", "/status")
         assert status == 200
         (disk,) = body["backends"]
         assert (disk["name"], disk["used"], disk["limit"], disk["orphan"]) == ("disk", 5, None, 0)
@@ -109,71 +109,71 @@ class TestApi:
         assert {worker["name"] for worker in body["workers"]} == WORKERS
 
     @pytest.mark.parametrize("worker", sorted(WORKERS))
-    def test_every_worker_runs_when_it_is_asked(self, server, worker):
+    def test_every_worker_can_be_run_manually(self, server, worker):
         report = server.run_worker(worker)
         assert (report["worker"], report["outcome"], report["error"]) == (worker, "ok", None)
         started, finished = (datetime.fromisoformat(report[name]) for name in ("started_at", "finished_at"))
         assert report["run_id"] and started <= finished
 
-    def test_workers_come_in_pages(self, server):
-        status, body = ask(server, "GET", "/workers")
+    def test_workers_are_listed_in_pages(self, server):
+        status, body = admin_request(server, "GET", "/workers")
         names = [worker["name"] for worker in body["items"]]
         assert status == 200 and body["next"] is None
         assert names == sorted(WORKERS)
         paged, after = [], ""
         while after is not None:
-            page = ask(server, "GET", f"/workers?limit=1&after={after}")[1]
+            page = admin_request(server, "GET", f"/workers?limit=1&after={after}")[1]
             paged += [worker["name"] for worker in page["items"]]
             after = page["next"]
         assert paged == names
-        assert ask(server, "GET", "/workers?limit=many")[0] == 400
+        assert admin_request(server, "GET", "/workers?limit=many")[0] == 400
 
     def test_a_worker_is_paused_and_resumed(self, server):
         def paused():
-            items = ask(server, "GET", "/workers")[1]["items"]
+            items = admin_request(server, "GET", "/workers")[1]["items"]
             return {worker["name"] for worker in items if worker["paused"]}
 
         assert paused() == set()
-        assert ask(server, "POST", "/workers/cleanup/pause") == (200, {"worker": "cleanup", "paused": True})
+        assert admin_request(server, "POST", "/workers/cleanup/pause") == (200, {"worker": "cleanup", "paused": True})
         assert paused() == {"cleanup"}
-        assert server.run_worker("cleanup")["outcome"] == "ok", "asked for, it runs although it is paused"
+        assert server.run_worker("cleanup")["outcome"] == "ok", "a manual run works while the worker is paused"
         server.stop()
         server.start()
-        assert paused() == {"cleanup"}, "a pause outlives a restart"
-        assert ask(server, "POST", "/workers/cleanup/resume") == (200, {"worker": "cleanup", "paused": False})
+        assert paused() == {"cleanup"}, "a pause survives a restart"
+        assert admin_request(server, "POST", "/workers/cleanup/resume") == (200, {"worker": "cleanup", "paused": False})
         assert paused() == set()
-        events = [line["event"] for line in ask(server, "GET", "/audit?event=admin.*")[1]["items"]]
+        events = [line["event"] for line in admin_request(server, "GET", "/audit?event=admin.*")[1]["items"]]
         assert events == ["admin.workers.pause", "admin.workers.run", "admin.workers.resume"]
 
-    def test_the_audit_trail_is_filtered(self, server):
+    def test_audit_lines_are_filtered_by_event_and_time(self, server):
         s3 = server.s3()
         s3.create_bucket(Bucket="trail")
         for number in range(5):
             s3.put_object(Bucket="trail", Key=f"{number}", Body=b"x")
-        status, body = ask(server, "GET", "/audit?event=s3.PutObject&limit=3")
+        status, body = admin_request(server, "GET", "/audit?event=s3.PutObject&limit=3")
         assert status == 200
-        assert [line["key"] for line in body["items"]] == ["2", "3", "4"], "the newest, newest last"
-        events = [line["event"] for line in ask(server, "GET", "/audit?event=s3.*")[1]["items"]]
+        assert [line["key"] for line in body["items"]] == ["2", "3", "4"], "the newest lines, newest last"
+        events = [line["event"] for line in admin_request(server, "GET", "/audit?event=s3.*")[1]["items"]]
         assert events == ["s3.CreateBucket", *["s3.PutObject"] * 5]
-        third = ask(server, "GET", "/audit?event=s3.PutObject")[1]["items"][2]["time"]
-        since = ask(server, "GET", f"/audit?event=s3.PutObject&since={third}")[1]["items"]
+        third = admin_request(server, "GET", "/audit?event=s3.PutObject")[1]["items"][2]["time"]
+        since = admin_request(server, "GET", f"/audit?event=s3.PutObject&since={third}")[1]["items"]
         assert [line["key"] for line in since][-1] == "4" and all(line["time"] >= third for line in since)
-        assert ask(server, "GET", "/audit?since=2999-01-01T00:00:00Z")[1]["items"] == []
-        assert ask(server, "GET", "/audit?since=yesterday")[0] == 400
+        assert admin_request(server, "GET", "/audit?since=2999-01-01T00:00:00Z")[1]["items"] == []
+        assert admin_request(server, "GET", "/audit?since=yesterday")[0] == 400
 
-    def test_the_log_level_changes_while_it_runs(self, server):
-        assert ask(server, "GET", "/log-level") == (200, {"level": "info"})
-        assert ask(server, "PUT", "/log-level", '{"level": "debug"}') == (200, {"level": "debug"})
+    def test_log_level_changes_at_runtime(self, server):
+        assert admin_request(server, "GET", "/log-level") == (200, {"level": "info"})
+        assert admin_request(server, "PUT", "/log-level", '{"level": "debug"}') == (200, {"level": "debug"})
         answer = server.s3().list_buckets()
         request_id = answer["ResponseMetadata"]["RequestId"]
         eventually(lambda: request_id in server.log(), 5, message="the request is not in the log")
-        assert ask(server, "PUT", "/log-level", "warn") == (200, {"level": "warn"})
+        assert admin_request(server, "PUT", "/log-level", "warn") == (200, {"level": "warn"})
         quiet = server.s3().list_buckets()["ResponseMetadata"]["RequestId"]
         assert quiet not in server.log()
         for level in ("loud", "{}", "s3o_engine=loud", ""):
-            status, body = ask(server, "PUT", "/log-level", level or " ")
+            status, body = admin_request(server, "PUT", "/log-level", level or " ")
             assert (status, body["error"]["code"]) == (400, "invalid_level"), level
-        assert ask(server, "GET", "/log-level") == (200, {"level": "warn"})
+        assert admin_request(server, "GET", "/log-level") == (200, {"level": "warn"})
 
     def test_log_lines_can_be_json(self, own_server, monkeypatch):
         monkeypatch.setenv("S3O_LOG_FORMAT", "json")
@@ -213,17 +213,19 @@ class TestCommands:
     def test_backend_accept(self, server):
         shown = command(server, "backend", "accept", "disk")
         assert shown.returncode == 1 and "nothing was changed" in shown.stderr, shown
-        status, view = ask(server, "POST", "/backends/disk/accept")
-        assert status == 409 and {"expected", "found", "hash", "instances", "queued_deletes", "newest_missing"} <= set(view)
+        status, view = admin_request(server, "POST", "/backends/disk/accept")
+        assert status == 409 and {"expected", "found", "hash", "instances", "queued_deletes", "newest_missing"} <= set(
+            view
+        )
         assert view["hash"] in shown.stdout and view["found"]["mark"] == view["expected"]["mark"]
-        assert ask(server, "POST", "/backends/disk/accept?found=another")[0] == 409
+        assert admin_request(server, "POST", "/backends/disk/accept?found=another")[0] == 409
         accepted = command(server, "backend", "accept", "disk", "--found", view["hash"])
         assert (accepted.returncode, accepted.stdout) == (0, "disk: accepted\n"), accepted
-        events = [line["event"] for line in ask(server, "GET", "/audit")[1]["items"]]
+        events = [line["event"] for line in admin_request(server, "GET", "/audit")[1]["items"]]
         assert events[-2:] == ["backend.accepted", "admin.backends.accept"]
 
-    def test_what_failed_exits_with_1(self, server):
-        for arguments in (("workers", "run", "nobody"), ("backend", "accept", "nowhere")):
+    def test_failed_commands_exit_with_1(self, server):
+        for arguments in (("workers", "run", "unknown"), ("backend", "accept", "nowhere")):
             failed = command(server, *arguments)
             assert failed.returncode == 1 and failed.stderr.startswith("s3o: "), failed
         assert command(server, "status", token="wrong").returncode == 1
@@ -235,21 +237,22 @@ class TestCommands:
         assert command(server, "workers", "stop", "cleanup").returncode == 2
         assert command(server, "workers", "run").returncode == 2
 
-    def test_the_token_does_not_show(self, server):
+    def test_output_does_not_show_the_token(self, server):
         for output in (command(server, "status", "--help"), command(server, "status", token="hidden-token")):
             assert "hidden-token" not in output.stdout + output.stderr
 
 
 @pytest.mark.parametrize(
-    "path", ["/workers/cleanup/run?dry_run=true", "/workers/cleanup/run?x=1", "/verify?dep=true", "/dlq/retry?reason=%00"]
+    "path",
+    ["/workers/cleanup/run?dry_run=true", "/workers/cleanup/run?x=1", "/verify?dep=true", "/dlq/retry?reason=%00"],
 )
-def test_what_is_not_understood_is_refused_and_does_nothing(server, path):
-    status, _ = ask(server, "POST", path)
+def test_unknown_query_parameters_are_refused(server, path):
+    status, _ = admin_request(server, "POST", path)
     assert status == 400, path
 
 
-def test_the_audit_trail_is_not_asked_for_what_it_does_not_know(server):
-    assert ask(server, "GET", "/audit?bogus=1")[0] == 400
+def test_unknown_audit_query_parameters_are_refused(server):
+    assert admin_request(server, "GET", "/audit?bogus=1")[0] == 400
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""Keys that break file systems, paths, URLs and XML are keys like any other."""
+"""Keys that are special in file systems, paths, URLs and XML work like any other."""
 
 import pytest
 
-from facts import body_of, etag_of, keys_of, read
+from s3_checks import body_of, etag_of, keys_of, read
 
 AWKWARD = {
     "a key beside its folder": ["a", "a/b", "a/b/c"],
@@ -23,7 +23,7 @@ AWKWARD = {
 
 
 @pytest.mark.parametrize("group", AWKWARD)
-def test_awkward_keys_hold_their_own_bytes(s3, bucket, group):
+def test_awkward_keys_read_back_their_own_bytes(s3, bucket, group):
     keys = AWKWARD[group]
     for key in keys:
         s3.put_object(Bucket=bucket, Key=key, Body=body_of(50, key))
@@ -39,8 +39,8 @@ def test_awkward_keys_hold_their_own_bytes(s3, bucket, group):
         assert read(s3, bucket, key) == body_of(50, key)
 
 
-def test_awkward_keys_go_in_one_batch_delete(s3, bucket):
-    """Control characters cannot stand in XML, so no client can name them there; the rest can."""
+def test_awkward_keys_are_deleted_in_one_batch(s3, bucket):
+    """XML cannot represent control characters, so this test leaves them out."""
     keys = sorted({key for name, group in AWKWARD.items() if name != "control characters" for key in group})
     for key in keys:
         s3.put_object(Bucket=bucket, Key=key, Body=b"x")

@@ -1,4 +1,4 @@
-"""Bad requests: each gets S3's own code and status as whole error XML, and changes nothing."""
+"""Bad requests: each gets the code and status of S3 in complete error XML, and changes nothing."""
 
 import base64
 import datetime
@@ -9,8 +9,8 @@ import zlib
 import pytest
 
 import signing
-from facts import body_of, read, refused, snapshot
 from raw_client import assert_refused
+from s3_checks import body_of, read, refused, snapshot
 from signing import Credentials
 
 HOUR = datetime.timedelta(hours=1)
@@ -78,11 +78,11 @@ def test_a_short_body_is_refused(raw, kept):
     try:
         answer = raw.finish(connection)
     except (ConnectionError, OSError):
-        return  # a peer that stopped sending may find the connection closed: there is nobody to tell
+        return  # the server may have closed the connection of a client that stopped sending
     assert_refused(answer, 400, "IncompleteBody")
 
 
-def test_fewer_bytes_than_were_announced_inside_chunks_are_refused(raw, kept):
+def test_chunked_body_shorter_than_declared_is_refused(raw, kept):
     crc32 = {"x-amz-checksum-crc32": base64.b64encode(zlib.crc32(b"n" * 400).to_bytes(4, "big")).decode()}
     for mode, trailers in ((signing.SIGNED_CHUNKS, None), (signing.UNSIGNED_CHUNKS_TRAILER, crc32)):
         length = {"x-amz-decoded-content-length": "1000"}
@@ -117,12 +117,12 @@ def test_a_range_past_the_end_is_refused(raw, kept):
     assert_refused(answer, 416, "InvalidRange", f"/{kept}/object")
 
 
-def test_a_missing_document_is_refused(raw, kept):
+def test_missing_xml_body_is_refused(raw, kept):
     answer = raw.request("POST", raw.path(kept), query={"delete": None}, body=b"")
     assert (answer.status, answer.code) in ((400, "MissingRequestBodyError"), (400, "MalformedXML")), answer
 
 
-def test_a_document_that_is_too_long_is_refused(raw, kept, s3o_only):
+def test_too_long_xml_body_is_refused(raw, kept, s3o_only):
     body = b"<Delete>" + b" " * 10_000_000 + b"<Object><Key>object</Key></Object></Delete>"
     answer = raw.request("POST", raw.path(kept), query={"delete": None}, body=body)
     assert_refused(answer, 400, "MaxMessageLengthExceeded", f"/{kept}")
@@ -142,7 +142,7 @@ def test_malformed_xml_completes_no_upload(raw, s3, kept):
         assert_refused(answer, 400, "MalformedXML")
 
 
-def test_over_a_thousand_keys_are_refused(s3, kept):
+def test_delete_of_more_than_a_thousand_keys_is_refused(s3, kept):
     keys = [{"Key": "object"}] + [{"Key": f"k{number}"} for number in range(1000)]
     with refused("MalformedXML", 400):
         s3.delete_objects(Bucket=kept, Delete={"Objects": keys})
@@ -150,14 +150,14 @@ def test_over_a_thousand_keys_are_refused(s3, kept):
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 @pytest.mark.parametrize("name", ["policy", "website", "cors", "encryption", "object-lock", "replication", "nonsense"])
-def test_a_subresource_of_a_bucket_that_we_do_not_offer_is_not_implemented(raw, kept, name, method, s3o_only):
+def test_unsupported_bucket_subresources_are_not_implemented(raw, kept, name, method, s3o_only):
     answer = raw.request(method, raw.path(kept), query={name: None}, body=b"<X/>" if method == "PUT" else b"")
     assert_refused(answer, 501, "NotImplemented", f"/{kept}")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE"])
 @pytest.mark.parametrize("name", ["retention", "legal-hold", "torrent", "restore", "select", "nonsense"])
-def test_a_subresource_of_an_object_that_we_do_not_offer_is_not_implemented(raw, kept, name, method, s3o_only):
+def test_unsupported_object_subresources_are_not_implemented(raw, kept, name, method, s3o_only):
     body = b"<X/>" if method in ("PUT", "POST") else b""
     answer = raw.request(method, raw.path(kept, "object"), query={name: None}, body=body)
     assert_refused(answer, 501, "NotImplemented", f"/{kept}/object")
@@ -175,12 +175,12 @@ def test_a_subresource_of_an_object_that_we_do_not_offer_is_not_implemented(raw,
     ],
     ids=lambda headers: next(iter(headers)),
 )
-def test_a_header_that_asks_for_what_we_do_not_do_is_not_implemented(raw, kept, headers, s3o_only):
+def test_unsupported_headers_are_not_implemented(raw, kept, headers, s3o_only):
     answer = raw.request("PUT", raw.path(kept, "object"), headers=headers, body=b"new")
     assert_refused(answer, 501, "NotImplemented", f"/{kept}/object")
 
 
-def test_a_version_of_an_object_cannot_be_asked_for(raw, kept, s3o_only):
+def test_version_ids_are_refused(raw, kept, s3o_only):
     for method in ("GET", "DELETE"):
         answer = raw.request(method, raw.path(kept, "object"), query={"versionId": "abc"})
         assert answer.status in (400, 404, 501), answer
@@ -199,12 +199,12 @@ def test_a_post_form_is_not_implemented(raw, kept, s3o_only):
     assert_refused(answer, 501, "NotImplemented")
 
 
-def test_a_head_that_fails_has_a_status_and_no_body(raw, kept):
+def test_failed_head_has_a_status_and_no_body(raw, kept):
     answer = raw.request("HEAD", raw.path(kept, "missing"))
     assert (answer.status, answer.body) == (404, b"")
 
 
-def test_bytes_that_are_no_http_do_not_stop_the_server(server, s3, kept):
+def test_invalid_http_does_not_stop_the_server(server, s3, kept):
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(body_of(300) + b"\r\n\r\n")
     assert read(s3, kept, "object") == b"old"

@@ -1,8 +1,8 @@
-"""Buckets: made, found, listed and removed; never removed with something in them."""
+"""Buckets: created, found, listed and deleted; never deleted unless empty."""
 
 import pytest
 
-from facts import PART_BYTES_MIN, keys_of, multipart, read, refused
+from s3_checks import PART_BYTES_MIN, keys_of, multipart, read, refused
 
 
 def test_a_new_bucket_is_found_listed_and_empty(s3, bucket):
@@ -20,7 +20,7 @@ def test_buckets_are_listed_in_order_with_an_owner(s3, new_bucket):
     assert answer["Owner"]["ID"]
 
 
-def test_a_bucket_that_exists_is_not_made_again(s3, bucket):
+def test_existing_bucket_is_not_created_again(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"kept")
     try:
         s3.create_bucket(Bucket=bucket)
@@ -42,13 +42,13 @@ def test_only_an_empty_bucket_can_be_deleted(s3, bucket):
         s3.list_objects_v2(Bucket=bucket)
 
 
-def test_a_completed_upload_does_not_keep_a_bucket_from_being_empty(s3, bucket):
+def test_completed_upload_does_not_block_bucket_deletion(s3, bucket):
     multipart(s3, bucket, "a", [b"a" * PART_BYTES_MIN, b"b"])
     s3.delete_object(Bucket=bucket, Key="a")
     s3.delete_bucket(Bucket=bucket)
 
 
-def test_a_bucket_made_again_does_not_bring_back_old_objects(s3, bucket):
+def test_recreated_bucket_is_empty(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"x")
     s3.delete_object(Bucket=bucket, Key="a")
     s3.delete_bucket(Bucket=bucket)
@@ -60,18 +60,18 @@ def test_the_location_of_the_default_region_is_empty(s3, bucket):
     assert s3.get_bucket_location(Bucket=bucket)["LocationConstraint"] is None
 
 
-def test_versioning_is_said_to_be_off(s3, bucket):
+def test_versioning_is_reported_as_off(s3, bucket):
     assert s3.get_bucket_versioning(Bucket=bucket).get("Status") in (None, "Suspended")
 
 
-def test_the_acl_says_that_the_owner_has_full_control(s3, bucket):
+def test_bucket_acl_grants_full_control_to_the_owner(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"x")
     for acl in (s3.get_bucket_acl(Bucket=bucket), s3.get_object_acl(Bucket=bucket, Key="a")):
         assert [grant["Permission"] for grant in acl["Grants"]] == ["FULL_CONTROL"]
 
 
 @pytest.mark.parametrize("name", ["admin", "metrics", "health", "ui-x", "s3o", "a.b-c.d"])
-def test_no_bucket_name_is_shadowed_by_a_route(s3, name, s3o_only):
+def test_buckets_named_like_admin_routes_work(s3, name, s3o_only):
     s3.create_bucket(Bucket=name)
     s3.put_object(Bucket=name, Key="api/status", Body=b"mine")
     assert read(s3, name, "api/status") == b"mine"
@@ -79,7 +79,7 @@ def test_no_bucket_name_is_shadowed_by_a_route(s3, name, s3o_only):
     s3.delete_bucket(Bucket=name)
 
 
-def test_bucket_tags_are_kept_and_removed(s3, bucket):
+def test_bucket_tags_are_stored_and_deleted(s3, bucket):
     tags = [{"Key": "team", "Value": "blue"}, {"Key": "env", "Value": "test é"}]
     s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tags})
     found = s3.get_bucket_tagging(Bucket=bucket)["TagSet"]

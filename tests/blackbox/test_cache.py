@@ -1,23 +1,23 @@
-"""Bodies at hand, in memory and in a Redis that instances share: they spare the store, and nobody is ever served what was
-deleted, replaced or past its time, whatever happens to that Redis."""
+"""The cache in memory and in a shared Redis: it saves backend reads and never serves a deleted, replaced or expired
+object, whatever faults Redis has."""
 
 import tempfile
 import time
 
 import pytest
 
-from asking import ask, command
+from admin_client import admin_request, command
 from cache_load import Key, Load
 from cache_load import body_of as load_body
-from facts import body_of
 from own_redis import OwnRedis
 from polling import eventually
-from running import binary
+from s3_checks import body_of
+from server_process import binary
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
 
-# A busy machine must not let a lease run out.
-PATIENT = {"write_path": {"pending_intents": {"min_age": "1m", "reaper_tick": "1m"}}}
+# Long leases, so that they do not expire on a busy machine.
+LONG_LEASES = {"write_path": {"pending_intents": {"min_age": "1m", "reaper_tick": "1m"}}}
 CHECKS = 100_000
 CHECKS_UNDER_FAULTS = 15_000
 
@@ -33,17 +33,19 @@ def redis():
 
 
 def shared(redis, **settings):
-    return {"cache": {"enabled": True, "shared": "redis", **settings}, "redis": {"url": redis.url}, **PATIENT}
+    return {"cache": {"enabled": True, "shared": "redis", **settings}, "redis": {"url": redis.url}, **LONG_LEASES}
 
 
 def connected(servers):
     for server in servers:
-        eventually(lambda: ask(server, "GET", "/status")[1]["cache"]["shared"] == "ok", 60, message="no Redis")
+        eventually(
+            lambda: admin_request(server, "GET", "/status")[1]["cache"]["shared"] == "ok", 60, message="no Redis"
+        )
     return servers
 
 
-def asked(servers):
-    """What the tiers were asked, over all instances: {(tier, outcome): count}."""
+def cache_requests(servers):
+    """Cache requests of all instances: {(tier, outcome): count}."""
     counts = {}
     for server in servers:
         for name, value in server.metrics().items():
@@ -64,8 +66,8 @@ def store_reads(servers):
     return sum(server.metrics().get(name, 0) for server in servers)
 
 
-def told(load, servers, began, what):
-    counts, took = asked(servers), time.monotonic() - began
+def summary(load, servers, began, what):
+    counts, took = cache_requests(servers), time.monotonic() - began
     ratio = hit_ratio(counts)
     print(
         f"\n{what}: {load.checked} checks and {load.changes} changes in {took:.0f} s, "
@@ -75,11 +77,11 @@ def told(load, servers, began, what):
     return ratio, counts
 
 
-def test_nobody_is_served_what_is_gone(instances, redis):
+def test_cache_never_serves_deleted_or_replaced_objects(instances, redis):
     servers = connected(instances(2, shared(redis)))
     began = time.monotonic()
     load = Load(servers, CHECKS).run()
-    ratio, counts = told(load, servers, began, "healthy")
+    ratio, counts = summary(load, servers, began, "healthy")
     assert load.checked >= CHECKS and not load.unavailable, load.unavailable[:3]
     assert ratio > 0.5 and counts["redis", "hit"] > 0
     assert store_reads(servers) < load.checked / 10
@@ -92,16 +94,16 @@ def kill_and_restart(redis, load):
     redis.restart()
 
 
-def freeze_and_thaw(redis, load):
+def suspend_and_resume(redis, load):
     for share in (0.2, 0.6):
         load.wait_until(share)
-        redis.freeze()
+        redis.suspend()
         load.wait_until(share + 0.2)
-        redis.thaw()
+        redis.resume()
 
 
-def fill_with_nonsense(redis, load):
-    """Values that are empty, foreign, cut, or those of another."""
+def fill_with_invalid_values(redis, load):
+    """Stores values that are empty, foreign, truncated, or of another content."""
     while not load.ended.is_set():
         keys = redis.bodies()
         values = [redis.run("GET", key) or b"" for key in keys]
@@ -114,37 +116,37 @@ def fill_with_nonsense(redis, load):
     ("fault", "outcomes"),
     [
         (kill_and_restart, ("skipped",)),
-        (freeze_and_thaw, ("error", "skipped")),
-        (fill_with_nonsense, ("corrupt",)),
+        (suspend_and_resume, ("error", "skipped")),
+        (fill_with_invalid_values, ("corrupt",)),
     ],
     ids=["killed", "frozen", "nonsense"],
 )
-def test_whatever_happens_to_redis_nobody_is_served_what_is_gone(instances, redis, fault, outcomes):
-    # Bodies leave the memory soon, so that Redis is asked again and again.
+def test_redis_faults_never_serve_deleted_or_replaced_objects(instances, redis, fault, outcomes):
+    # Entries expire from memory quickly, so that Redis is queried often.
     servers = connected(instances(2, shared(redis, ttl="200ms")))
     began = time.monotonic()
     load = Load(servers, CHECKS_UNDER_FAULTS)
     load.run(lambda load: fault(redis, load))
-    _, counts = told(load, servers, began, fault.__name__)
+    _, counts = summary(load, servers, began, fault.__name__)
     assert load.checked >= CHECKS_UNDER_FAULTS and not load.unavailable, load.unavailable[:3]
     for outcome in outcomes:
         assert counts["redis", outcome] > 0, (outcome, counts)
     connected(servers)
 
 
-def test_one_instance_finds_what_another_has_read(instances, redis):
+def test_instances_share_cached_bodies_in_redis(instances, redis):
     first, second = connected(instances(2, shared(redis)))
     body = body_of(5000)
     first.s3().put_object(Bucket="bucket", Key="key", Body=body)
     assert first.s3().get_object(Bucket="bucket", Key="key")["Body"].read() == body
     eventually(redis.bodies, 10, message="the body was not shared")
     assert second.s3().get_object(Bucket="bucket", Key="key", Range="bytes=10-19")["Body"].read() == body[10:20]
-    assert store_reads([second]) == 0 and asked([second])["redis", "hit"] == 1
+    assert store_reads([second]) == 0 and cache_requests([second])["redis", "hit"] == 1
     [key] = redis.bodies()
     assert 0 < redis.run("PTTL", key) <= 300_000
 
 
-def test_what_was_condemned_leaves_redis_in_one_round_trip(instances, redis):
+def test_condemned_content_is_dropped_from_redis_in_one_round_trip(instances, redis):
     [server] = connected(instances(1, shared(redis)))
     keys = [f"key-{number}" for number in range(200)]
     for key in keys:
@@ -158,7 +160,7 @@ def test_what_was_condemned_leaves_redis_in_one_round_trip(instances, redis):
     assert server.metrics()['s3o_cache_invalidations_total{tier="redis",outcome="ok"}'] == len(keys)
 
 
-def test_a_redis_that_is_away_at_the_start_is_found_later(own_server, redis):
+def test_redis_that_is_unreachable_at_start_is_used_later(own_server, redis):
     redis.kill()
     server = own_server(settings=shared(redis)).start()
     server.s3().create_bucket(Bucket="bucket")
@@ -167,19 +169,19 @@ def test_a_redis_that_is_away_at_the_start_is_found_later(own_server, redis):
     for _ in range(20):
         assert server.s3().get_object(Bucket="bucket", Key="key")["Body"].read() == b"body"
     assert time.monotonic() - began < 5
-    assert "the shared cache is away" in command(server, "status").stdout
+    assert "the shared cache is unreachable" in command(server, "status").stdout
     redis.restart()
     connected([server])
 
 
-def test_every_outcome_is_there_before_it_happens(own_server, redis):
+def test_every_cache_outcome_is_exported_before_it_occurs(own_server, redis):
     server = own_server(settings=shared(redis)).start()
     expected = {("memory", outcome) for outcome in ("hit", "shared", "miss", "bypass")}
     expected |= {("redis", outcome) for outcome in ("hit", "miss", "error", "corrupt", "skipped")}
-    assert asked([server]) == dict.fromkeys(expected, 0)
+    assert cache_requests([server]) == dict.fromkeys(expected, 0)
 
 
-def test_memory_alone_needs_no_redis(own_server):
+def test_memory_cache_needs_no_redis(own_server):
     server = own_server(settings={"cache": {"enabled": True}}).start()
     s3 = server.s3()
     s3.create_bucket(Bucket="bucket")
@@ -188,37 +190,37 @@ def test_memory_alone_needs_no_redis(own_server):
         for _ in range(3):
             assert s3.get_object(Bucket="bucket", Key="key")["Body"].read() == body
     assert store_reads([server]) == 2
-    cache = ask(server, "GET", "/status")[1]["cache"]
+    cache = admin_request(server, "GET", "/status")[1]["cache"]
     assert (cache["entries"], cache["hits"], cache["misses"], cache["shared"]) == (1, 4, 2, "none")
     assert "cache: 1 bodies" in command(server, "status").stdout
 
 
-def test_without_a_word_there_is_no_cache(own_server):
+def test_cache_is_disabled_by_default(own_server):
     server = own_server().start()
-    assert ask(server, "GET", "/status")[1]["cache"] is None
+    assert admin_request(server, "GET", "/status")[1]["cache"] is None
     assert not any(name.startswith("s3o_cache") for name in server.metrics())
 
 
-def test_sharing_without_a_redis_is_refused(own_server):
+def test_shared_cache_without_redis_url_is_refused(own_server):
     server = own_server(settings={"cache": {"enabled": True, "shared": "redis"}})
     server.spawn()
     assert server.process.wait(30) == 2
     assert "redis.url: is required by cache.shared: redis" in server.log(), binary()
 
 
-def test_the_load_would_notice():
+def test_load_checker_detects_stale_and_wrong_bodies():
     key = Key("key")
     first = key.begin(True)
     key.end(first)
     old = load_body("key", first)
-    assert key.judge(first, 200, old) is None
+    assert key.check(first, 200, old) is None
     second = key.begin(True)
-    assert key.judge(first, 200, old) is None, "the change was not answered when the reader asked"
+    assert key.check(first, 200, old) is None, "the change was not answered before the read began"
     key.end(second)
-    assert key.judge(second, 200, old), "a body that was replaced"
-    assert key.judge(second, 200, load_body("key", second)[:-1]), "a body that was cut"
-    assert key.judge(second, 200, load_body("other", second)), "the body of another key"
-    assert key.judge(second, 404, b""), "an object that is there"
+    assert key.check(second, 200, old), "a replaced body is an error"
+    assert key.check(second, 200, load_body("key", second)[:-1]), "a truncated body is an error"
+    assert key.check(second, 200, load_body("other", second)), "the body of another key is an error"
+    assert key.check(second, 404, b""), "404 for an existing object is an error"
     key.end(key.begin(False))
-    assert key.judge(3, 200, load_body("key", second)), "an object that is gone"
-    assert key.judge(3, 404, b"") is None
+    assert key.check(3, 200, load_body("key", second)), "the body of a deleted object is an error"
+    assert key.check(3, 404, b"") is None

@@ -1,7 +1,7 @@
-"""Two instances, a database and three stores under random faults: what was acknowledged is there, all the rest is gone.
+"""Two instances, a database and three stores under random faults: acknowledged objects stay, other bytes are deleted.
 
-Everything is drawn from a seed, which is printed: `S3O_CHAOS_SEED` repeats a run's requests and faults (how they meet is
-up to the machine). `S3O_CHAOS_SECONDS` is how long the load runs.
+All random choices follow from a seed, which is printed. `S3O_CHAOS_SEED` repeats the requests and faults of a run, not
+their timing. `S3O_CHAOS_SECONDS` is the duration of the load.
 """
 
 import json
@@ -16,13 +16,13 @@ import pytest
 import seaweed
 from catalogs import PostgresCatalog
 from chaos_client import ChaosClient
+from chaos_faults import COMMIT_KINDS, HOST_KINDS, STORE_KINDS, Chaos
 from chaos_outcomes import Outcome, OwnKey, SharedKey
-from chaos_plan import COMMIT_KINDS, HOST_KINDS, WIRE_KINDS, Chaos
 from chaos_requests import BUCKET
-from database_wire import DatabaseWire
+from database_proxy import DatabaseProxy
 from fault_proxy import FaultProxy
 from polling import eventually
-from rest import settle
+from settled_state import settle
 from test_kill import delete_all
 from test_verify import verify
 
@@ -31,11 +31,11 @@ SEED = int(os.environ.get("S3O_CHAOS_SEED", "7"))
 CLIENTS = 6
 KEYS_PER_CLIENT = 5
 SHARED_KEYS = 3
-REST_SECONDS = 60
-PATIENCE_SECONDS = 60
-# What may not be told of, whatever happens.
+SETTLE_SECONDS = 60
+EXTRA_SECONDS_MAX = 60
+# Audit events that must never occur.
 NEVER = {"quota_audit.repaired", "cleanup_queue.dead_lettered", "backend.frozen"}
-# The errors of a database that was stopped or whose connections were closed.
+# Errors of a stopped database or of closed connections.
 DATABASE_FAULTS = ("catalog away: ", "the outcome of a commit is unknown: ")
 STARTED = "s3o serves S3 on"
 SETTINGS = {
@@ -51,7 +51,7 @@ SETTINGS = {
 
 
 class Model:
-    """Every key's history, and what was counted on the way."""
+    """The history of every key, and counters."""
 
     def __init__(self):
         self.ending = threading.Event()
@@ -80,45 +80,47 @@ class Model:
 
 
 @pytest.fixture
-def wires():
-    """A faulty way to each of two buckets of a real S3 server."""
+def store_proxies():
+    """Two fault proxies in front of a real S3 server."""
     proxies = [FaultProxy(os.environ["S3O_TEST_S3_ENDPOINT"]) for _ in range(2)]
     yield proxies
     for proxy in proxies:
-        if not proxy.is_shut:
-            proxy.shut()
+        if not proxy.is_down:
+            proxy.stop()
 
 
 @pytest.fixture
-def database_wires(own_postgres):
-    """A faulty way from each instance to the database."""
-    made = [DatabaseWire(own_postgres.url) for _ in range(2)]
+def database_proxies(own_postgres):
+    """One database proxy per instance."""
+    made = [DatabaseProxy(own_postgres.url) for _ in range(2)]
     yield made
-    for wire in made:
-        wire.close()
+    for proxy in made:
+        proxy.close()
 
 
 @pytest.fixture
-def servers(own_server, own_postgres, wires, database_wires, tmp_path):
-    """Two instances over a small folder, a small bucket and a large one, so that writes move on from each to the next."""
+def servers(own_server, own_postgres, store_proxies, database_proxies, tmp_path):
+    """Two instances on a small folder, a small bucket and a large one, so that writes use all three."""
     disk = {"name": "disk", "kind": "fs", "root": str(tmp_path / "disk"), "quota": "150KiB"}
-    buckets = [{**seaweed.fresh_bucket(), "endpoint": wire.endpoint, "put_bytes_max": "5MiB"} for wire in wires]
+    buckets = [
+        {**seaweed.fresh_bucket(), "endpoint": proxy.endpoint, "put_bytes_max": "5MiB"} for proxy in store_proxies
+    ]
     buckets[0] |= {"name": "small", "quota": "300KiB"}
     buckets[1] |= {"name": "large"}
     catalog = PostgresCatalog(own_postgres.url)
-    without_waiting_for_the_disk(own_postgres)
+    without_fsync(own_postgres)
     made = []
-    for name, wire in zip(("one", "two"), database_wires):
+    for name, proxy in zip(("one", "two"), database_proxies):
         made.append(own_server(name=name, settings=SETTINGS, catalog=catalog, backend=disk))
         made[-1].config["backends"] += buckets
-        made[-1].config["database"] |= {"url": wire.through(catalog.url), "lock_timeout": "2s"}
+        made[-1].config["database"] |= {"url": proxy.proxied_url(catalog.url), "lock_timeout": "2s"}
         made[-1].start()
     made[0].s3().create_bucket(Bucket=BUCKET)
     return made
 
 
-def without_waiting_for_the_disk(database):
-    """The machine stays up, so whatever PostgreSQL wrote outlives it; starting after a crash then takes no seconds."""
+def without_fsync(database):
+    """Turns fsync off: the machine stays up, so written data survives a crash of PostgreSQL, and recovery is fast."""
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("SELECT pg_reload_conf()")
@@ -126,19 +128,19 @@ def without_waiting_for_the_disk(database):
 
 @pytest.mark.alone
 @pytest.mark.timeout(180 + 2 * SECONDS)
-def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(
-    servers, own_postgres, wires, database_wires, capsys
+def test_random_faults_lose_nothing_acknowledged_and_leak_no_bytes(
+    servers, own_postgres, store_proxies, database_proxies, capsys
 ):
     model = Model()
-    chaos = Chaos(SEED, servers, own_postgres, wires, database_wires)
+    chaos = Chaos(SEED, servers, own_postgres, store_proxies, database_proxies)
     clients = [ChaosClient(f"c{number}", servers, model, SEED) for number in range(CLIENTS)]
     with capsys.disabled():
         print(f"\nchaos test: S3O_CHAOS_SEED={SEED} S3O_CHAOS_SECONDS={SECONDS:g}")
     for thread in (*clients, chaos):
         thread.start()
     model.ending.wait(SECONDS)
-    # On a busy machine the rarer faults take longer to come.
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    # On a busy machine the rarer faults take longer to occur.
+    deadline = time.monotonic() + EXTRA_SECONDS_MAX
     while missed(chaos) and time.monotonic() < deadline and not model.ending.wait(0.5):
         pass
     chaos.end()
@@ -151,62 +153,62 @@ def test_nothing_acknowledged_is_lost_and_nothing_else_is_left(
     began = time.monotonic()
     for server in servers:
         eventually(server.is_ready, 30, 0.05, "an instance did not recover")
-    settle(servers[0], REST_SECONDS)
+    settle(servers[0], SETTLE_SECONDS)
     resolved = {name: count for name, count in events(servers).items() if name.startswith("pending_reaper.")}
     with capsys.disabled():
-        print(f"  at rest {time.monotonic() - began:.1f} s after the last fault; {resolved}; {located(servers[0])}")
-    assert_as_told(servers, model, clients)
-    assert_books_are_exact(servers)
+        print(f"  settled {time.monotonic() - began:.1f} s after the last fault; {resolved}; {located(servers[0])}")
+    assert_model_holds(servers, model, clients)
+    assert_quota_accounting_is_exact(servers)
     delete_all(servers[1], BUCKET)
-    settle(servers[1], REST_SECONDS)
+    settle(servers[1], SETTLE_SECONDS)
     assert servers[0].rows("SELECT count(*) FROM object_locations") == [(0,)]
-    assert_books_are_exact(servers)
+    assert_quota_accounting_is_exact(servers)
 
 
-def test_a_read_may_show_what_a_request_that_landed_beside_it_took_away():
+def test_model_allows_a_read_to_see_the_state_before_a_concurrent_change():
     history = OwnKey("key")
     there = Outcome("PUT", '"one"')
     history.acknowledged(history.begin(there))
     gone = history.begin(Outcome("DELETE"))
-    history.floats(gone)
-    before = history.look()
-    history.landed(gone, "acknowledged")
-    history.saw(before, lambda outcome: outcome == there, "a read that began before")
+    history.detached(gone)
+    before = history.begin_read()
+    history.completed_late(gone, "acknowledged")
+    history.observe(before, lambda outcome: outcome == there, "a read that began before")
     with pytest.raises(AssertionError, match="impossible"):
-        history.saw(history.look(), lambda outcome: outcome == there, "a read that began afterwards")
+        history.observe(history.begin_read(), lambda outcome: outcome == there, "a read that began afterwards")
 
 
-def test_a_cut_off_write_may_be_finished_before_the_next_one_begins():
+def test_model_allows_a_late_promotion_before_the_next_write():
     history = OwnKey("key")
     first, second = (Outcome("PUT", etag, is_declared=True) for etag in ('"one"', '"two"'))
     history.unknown(history.begin(first))
-    history.saw(history.look(), lambda outcome: outcome.etag is None, "the first write has not happened yet")
+    history.observe(history.begin_read(), lambda outcome: outcome.etag is None, "the first write has not happened yet")
     history.unknown(history.begin(second))
-    history.saw(history.look(), lambda outcome: outcome == first, "the first write was finished")
-    history.saw(history.look(), lambda outcome: outcome == second, "the second write was finished after it")
+    history.observe(history.begin_read(), lambda outcome: outcome == first, "the first write was finished")
+    history.observe(history.begin_read(), lambda outcome: outcome == second, "the second write was finished after it")
     with pytest.raises(AssertionError, match="impossible"):
-        history.saw(history.look(), lambda outcome: outcome == first, "the second write ended the first")
+        history.observe(history.begin_read(), lambda outcome: outcome == first, "the second write ended the first")
 
 
 def missed(chaos):
-    """The kinds of faults that have not happened yet."""
-    return [kind for kind in (*HOST_KINDS, *WIRE_KINDS, *COMMIT_KINDS) if not chaos.fired[kind]]
+    """The kinds of faults that have not occurred yet."""
+    return [kind for kind in (*HOST_KINDS, *STORE_KINDS, *COMMIT_KINDS) if not chaos.fired[kind]]
 
 
 def join_all(clients):
-    """Every client is done, and so is every request that it gave up."""
+    """Waits for every client and for every request that it abandoned."""
     for client in clients:
         client.join(90)
-        assert not client.is_alive(), "a client does not end"
-        for landing in client.landings:
+        assert not client.is_alive(), "a client did not end"
+        for landing in client.late_completions:
             landing.join(90)
     faults = [client.fault for client in clients if client.fault]
     if faults:
         raise AssertionError(f"seed {SEED}: {faults[0]}") from faults[0]
 
 
-def assert_as_told(servers, model, clients):
-    """Every instance shows the same, and it is what the model allows."""
+def assert_model_holds(servers, model, clients):
+    """Every instance shows the same state, which the model allows."""
     for server in servers:
         raw = server.raw()
         for key in model.histories:
@@ -216,18 +218,18 @@ def assert_as_told(servers, model, clients):
         for client in clients:
             client.raws = [raw]
             client.list(None)
-    assert model.counts["PUT", "acknowledged"] >= 20, "too little load to show anything"
+    assert model.counts["PUT", "acknowledged"] >= 20, "too little load for a meaningful result"
 
 
-def assert_books_are_exact(servers):
-    """Used bytes are those of the locations, none are owed or reserved, and no audit had to mend anything."""
-    books = servers[0].rows(
+def assert_quota_accounting_is_exact(servers):
+    """Used bytes equal the locations, no bytes are orphaned or reserved, and no audit repaired anything."""
+    quotas = servers[0].rows(
         "SELECT backend_name, sum(used_bytes), sum(orphan_bytes), sum(reserved_bytes), sum(repairs) "
         "FROM backend_quotas GROUP BY backend_name"
     )
     held = dict(servers[0].rows("SELECT backend_name, sum(size_bytes) FROM object_locations GROUP BY backend_name"))
     expected = {name: (held.get(name, 0), 0, 0, 0) for name in ("disk", "small", "large")}
-    assert {name: tuple(map(int, numbers)) for name, *numbers in books} == expected
+    assert {name: tuple(map(int, numbers)) for name, *numbers in quotas} == expected
     for server in servers:
         code, report = verify(server, "--deep")
         assert code == 0, report
@@ -238,7 +240,7 @@ def assert_books_are_exact(servers):
 
 
 def assert_orphans_were_queued(lines, log):
-    """Only a fault of the database keeps bytes from being queued, and the process queues them later, unless it is killed."""
+    """Only a database fault prevents a cleanup from being queued; the process queues it later, unless it is killed."""
     for line in lines:
         if line["event"] != "storage.OrphanEnqueueFailed":
             continue
@@ -252,15 +254,15 @@ def assert_orphans_were_queued(lines, log):
 
 
 def located(server):
-    """How many copies lie on each backend."""
+    """Number of copies on each backend."""
     return dict(server.rows("SELECT backend_name, count(*) FROM object_locations GROUP BY backend_name"))
 
 
 def audited(server):
-    """What the audit file of an instance says."""
+    """Lines of an instance's audit file."""
     return [json.loads(line) for line in (server.folder / "s3o-data/audit.jsonl").read_text().splitlines()]
 
 
 def events(servers):
-    """How often each event was told of, over all instances."""
+    """Number of audit lines per event, of all instances."""
     return Counter(line["event"] for server in servers for line in audited(server))

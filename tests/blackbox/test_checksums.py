@@ -1,4 +1,4 @@
-"""Digests of the client: verified on the way in, kept, returned; a wrong one is refused and changes nothing."""
+"""Digests from clients: verified, stored and returned; a wrong one is refused and changes nothing."""
 
 import base64
 import hashlib
@@ -8,8 +8,8 @@ import pytest
 from awscrt import checksums as crt
 
 import signing
-from facts import PART_BYTES_MIN, body_of, read, snapshot
 from raw_client import assert_refused
+from s3_checks import PART_BYTES_MIN, body_of, read, snapshot
 
 BODY = body_of(150_000)
 DIGESTS = {
@@ -42,7 +42,7 @@ def kept(s3, bucket):
 
 
 @pytest.mark.parametrize("algorithm", DIGESTS)
-def test_a_checksum_is_verified_kept_and_returned(s3, bucket, algorithm):
+def test_checksum_is_verified_stored_and_returned(s3, bucket, algorithm):
     field = f"Checksum{algorithm}"
     expected = text_of(algorithm, BODY)
     answer = s3.put_object(Bucket=bucket, Key="object", Body=BODY, ChecksumAlgorithm=algorithm)
@@ -101,7 +101,7 @@ def test_a_forged_chunk_changes_nothing(raw, s3, kept):
     assert snapshot(s3, kept) == before and read(s3, kept, "object") == b"old"
 
 
-def test_a_body_that_is_not_the_signed_one_changes_nothing(raw, s3, kept):
+def test_body_with_another_signed_hash_changes_nothing(raw, s3, kept):
     before = snapshot(s3, kept)
     digest = hashlib.sha256(b"other").hexdigest()
     answer = raw.request("PUT", raw.path(kept, "object"), body=BODY, payload_hash=digest)
@@ -165,9 +165,9 @@ def test_a_multipart_object_can_have_a_checksum_of_the_whole(s3, bucket, algorit
     field = f"Checksum{algorithm}"
     bodies = [body_of(PART_BYTES_MIN, 1), b"end"]
     names = {"Bucket": bucket, "Key": "joined"}
-    names["UploadId"] = s3.create_multipart_upload(
-        **names, ChecksumAlgorithm=algorithm, ChecksumType="FULL_OBJECT"
-    )["UploadId"]
+    names["UploadId"] = s3.create_multipart_upload(**names, ChecksumAlgorithm=algorithm, ChecksumType="FULL_OBJECT")[
+        "UploadId"
+    ]
     parts = []
     for number, body in enumerate(bodies, 1):
         answer = s3.upload_part(**names, PartNumber=number, Body=body, ChecksumAlgorithm=algorithm)

@@ -1,4 +1,4 @@
-"""Real clients do their daily work: put, get, list, sync, multipart, move and delete; restic keeps a repository."""
+"""Real clients: put, get, list, sync, multipart, move and delete; restic keeps a repository."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import time
 import pytest
 
 from clients import Aws, Rclone, Restic, S3cmd, S5cmd
-from facts import body_of, keys_of, read
+from s3_checks import body_of, keys_of, read
 
 CLIENTS = (Aws, Rclone, S3cmd, S5cmd)
 LARGE_BYTES = 11 * 1024 * 1024
@@ -85,7 +85,7 @@ def test_a_client_moves_and_deletes(client, s3, bucket):
     assert keys_of(s3, bucket) == ["moved/one"]
 
 
-def test_restic_keeps_restores_and_forgets_snapshots(server, s3, bucket, tmp_path):
+def test_restic_stores_restores_and_forgets_snapshots(server, s3, bucket, tmp_path):
     home, local = tmp_path / "home", tmp_path / "local"
     home.mkdir()
     tree = make_tree(local)

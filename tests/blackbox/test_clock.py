@@ -1,4 +1,4 @@
-"""A clock that is in doubt: what time decides waits, everything else goes on."""
+"""An untrusted clock: time-based deletes are paused, everything else continues."""
 
 import contextlib
 import ctypes
@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from asking import command
+from admin_client import command
 from polling import eventually
-from rest import QUICK
+from settled_state import QUICK
 
 pytestmark = pytest.mark.usefixtures("s3o_only")
 
@@ -29,14 +29,14 @@ def audited(server, event):
 
 
 def note_a_time(server, seconds_ahead):
-    """Replaces the newest time that the catalog has seen."""
-    # Closing the connection removes its log: one beside a catalog that was stopped cleanly is refused.
+    """Replaces the newest time in the catalog."""
+    # Closing the connection removes the write-ahead log, which a start would refuse after a clean stop.
     with contextlib.closing(sqlite3.connect(server.catalog)) as catalog, catalog:
         catalog.execute("UPDATE cluster SET noted_at = ?", (int((time.time() + seconds_ahead) * 1000),))
 
 
 @pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel vouches for the clock of this machine")
-def test_a_clock_behind_the_catalog_holds_what_time_decides(own_server):
+def test_clock_behind_the_catalog_pauses_time_based_deletes(own_server):
     server = own_server(settings=QUICK).start()
     server.s3().create_bucket(Bucket="bucket")
     assert server.stop() == 0
@@ -49,10 +49,10 @@ def test_a_clock_behind_the_catalog_holds_what_time_decides(own_server):
         assert (report["outcome"], report["reason"]) == ("skipped", clock["reason"]), report
     for worker in ("cleanup", "pending_reaper", "quota_audit", "watchdog"):
         assert server.run_worker(worker)["outcome"] == "ok", worker
-    # Requests go on, and so does what they delete.
+    # Requests and their deletes continue.
     server.s3().put_object(Bucket="bucket", Key="key", Body=b"x")
     server.s3().delete_object(Bucket="bucket", Key="key")
-    eventually(lambda: not server.files(), 20, 0.1, "the bytes stay")
+    eventually(lambda: not server.files(), 20, 0.1, "the bytes were not deleted")
     assert clock["reason"] in command(server, "status").stdout
     assert [line["reason"] for line in audited(server, "clock.frozen")][-1] == clock["reason"]
     status, body = server.admin("POST", "/admin/api/clock/accept")
@@ -64,9 +64,9 @@ def test_a_clock_behind_the_catalog_holds_what_time_decides(own_server):
 
 
 @pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel vouches for the clock of this machine")
-def test_an_unsynchronised_clock_holds_at_a_start_after_a_long_stop(own_server):
+def test_unsynchronised_clock_pauses_deletes_after_a_long_stop(own_server):
     server = own_server(settings=QUICK).start()
-    assert server.clock()["state"] == "ok", "an empty catalog has nothing that could expire too early"
+    assert server.clock()["state"] == "ok", "an empty catalog has no object that could expire too early"
     assert server.stop() == 0
     assert server.start().clock()["state"] == "ok", "the stop was short"
     assert server.stop() == 0

@@ -1,11 +1,11 @@
-"""Conditions on reads and writes: the four of HTTP, and writes that win only once."""
+"""Conditions on reads and writes: the four HTTP conditions, and conditional writes that succeed once."""
 
 import concurrent.futures
 import datetime
 
 import pytest
 
-from facts import body_of, etag_of, keys_of, read, refused
+from s3_checks import body_of, etag_of, keys_of, read, refused
 
 OLD = datetime.datetime(2001, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -37,7 +37,7 @@ def test_if_none_match_answers_not_modified(s3, there):
         assert headers["etag"] == etag_of(b"there")
 
 
-def test_dates_decide_when_no_tag_does(s3, there):
+def test_dates_decide_without_etag_conditions(s3, there):
     moment = modified(s3, there)
     assert read(s3, there, "there", IfModifiedSince=OLD) == b"there"
     assert read(s3, there, "there", IfUnmodifiedSince=moment) == b"there"
@@ -47,7 +47,7 @@ def test_dates_decide_when_no_tag_does(s3, there):
         s3.get_object(Bucket=there, Key="there", IfUnmodifiedSince=OLD)
 
 
-def test_tags_win_over_dates(s3, there):
+def test_etag_conditions_override_dates(s3, there):
     assert read(s3, there, "there", IfMatch=etag_of(b"there"), IfUnmodifiedSince=OLD) == b"there"
     with refused("304", 304):
         s3.get_object(Bucket=there, Key="there", IfNoneMatch=etag_of(b"there"), IfModifiedSince=OLD)
@@ -94,7 +94,7 @@ def test_a_complete_if_none_match_never_replaces(s3, there):
 
 
 @pytest.mark.parametrize("writers", [16])
-def test_one_of_many_writers_if_none_match_wins(server, s3, bucket, writers):
+def test_exactly_one_concurrent_if_none_match_writer_wins(server, s3, bucket, writers):
     def write(number):
         try:
             s3.put_object(Bucket=bucket, Key="contested", Body=body_of(2000, number), IfNoneMatch="*")
@@ -109,6 +109,6 @@ def test_one_of_many_writers_if_none_match_wins(server, s3, bucket, writers):
     assert read(s3, bucket, "contested") == body_of(2000, winners[0])
 
 
-def test_conditions_on_a_missing_object_say_that_it_is_missing(s3, bucket):
+def test_conditions_on_a_missing_object_are_404(s3, bucket):
     with refused("NoSuchKey", 404):
         s3.get_object(Bucket=bucket, Key="missing", IfNoneMatch=etag_of(b"x"))

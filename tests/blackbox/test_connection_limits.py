@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from facts import body_of
 from polling import eventually
+from s3_checks import body_of
 
 IDLE = 1000
 
@@ -58,7 +58,7 @@ def test_a_thousand_idle_connections_leave_health_checks_answered(own_server):
 
 
 @pytest.mark.timeout(120)
-def test_idle_connections_make_way_below_a_low_hard_limit(own_server):
+def test_idle_connections_are_replaced_below_a_low_hard_limit(own_server):
     server = started(own_server, 700, 700)
     held = idle_connections(server.port, IDLE) + idle_connections(server.admin_port, 300)
     for _ in range(5):
@@ -75,7 +75,7 @@ def test_new_connection_of_an_address_replaces_its_longest_idle_one(own_server):
     held = idle_connections(server.port, 15)
     eventually(lambda: sum(map(is_closed, held)) == 5, 20, message="the oldest five were not closed")
     assert [is_closed(connection) for connection in held] == [True] * 5 + [False] * 10
-    assert not is_closed(other[0]), "another address is not concerned"
+    assert not is_closed(other[0]), "another address is not affected"
 
 
 def test_connections_with_requests_are_not_replaced(own_server):

@@ -1,10 +1,10 @@
-"""Connections: an early answer leaves them usable or says that they end; too many requests are told to come back."""
+"""Connections: an early answer leaves them usable or closes them; too many requests get 503."""
 
 import socket
 
-from facts import body_of, read
 from polling import eventually
 from raw_client import assert_refused
+from s3_checks import body_of, read
 
 
 def put(raw, path, size_bytes, **extra):
@@ -14,7 +14,7 @@ def put(raw, path, size_bytes, **extra):
 
 
 def exchange(connection, bytes_):
-    """Sends bytes as they are and returns all that comes back before the server falls silent."""
+    """Sends raw bytes and returns everything that arrives until the server sends no more."""
     connection.settimeout(30)
     connection.sendall(bytes_)
     received = b""
@@ -45,7 +45,7 @@ def test_a_refused_request_with_a_small_body_leaves_its_connection_usable(server
         assert connection.sock is used
 
 
-def test_a_refused_request_with_a_large_body_is_told_that_its_connection_ends(server, bucket, s3):
+def test_refused_request_with_a_large_body_closes_its_connection(server, bucket, s3):
     raw = server.raw()
     for size_bytes in (1_000_000, 20_000_000):
         answer = raw.request("PUT", "/no-such-bucket-x/k", body=b"n" * size_bytes)
@@ -54,7 +54,7 @@ def test_a_refused_request_with_a_large_body_is_told_that_its_connection_ends(se
     s3.put_object(Bucket=bucket, Key="k", Body=b"x")
 
 
-def test_a_body_is_asked_for_only_where_it_is_wanted(server, bucket, s3):
+def test_100_continue_is_sent_only_for_accepted_requests(server, bucket, s3):
     raw = server.raw()
     body = body_of(1000)
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -69,7 +69,7 @@ def test_a_body_is_asked_for_only_where_it_is_wanted(server, bucket, s3):
     assert read(s3, bucket, "k") == body
 
 
-def test_too_many_requests_at_once_are_told_to_slow_down(own_server):
+def test_too_many_concurrent_requests_get_slow_down(own_server):
     server = own_server()
     server.config["server"]["max_concurrent_requests"] = 1
     server.start()
@@ -78,7 +78,7 @@ def test_too_many_requests_at_once_are_told_to_slow_down(own_server):
     target, headers = put(raw, "/bucket/slow", 10, Expect="100-continue")
 
     def admitted():
-        """The place of the request before may not be free yet."""
+        """Retries while the slot of the previous request is not free yet."""
         connection = socket.create_connection(("127.0.0.1", server.port))
         if exchange(connection, head_of(target, headers)).startswith(b"HTTP/1.1 100"):
             return connection

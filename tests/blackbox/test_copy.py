@@ -4,7 +4,15 @@ import datetime
 
 import pytest
 
-from facts import PART_BYTES_MIN, body_of, etag_of, keys_of, multipart, read, refused
+from s3_checks import (
+    PART_BYTES_MIN,
+    body_of,
+    etag_of,
+    keys_of,
+    multipart,
+    read,
+    refused,
+)
 
 OLD = datetime.datetime(2001, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -38,21 +46,21 @@ def test_a_copy_has_the_bytes_headers_metadata_and_tags(s3, source):
     assert answer["CopyObjectResult"]["LastModified"].replace(microsecond=0) == head["LastModified"]
 
 
-def test_a_copy_lives_on_when_its_source_is_deleted(s3, source, new_bucket):
+def test_copy_survives_deletion_of_its_source(s3, source, new_bucket):
     other = new_bucket()
     s3.copy_object(Bucket=other, Key="copy", CopySource=source)
     s3.delete_object(**source)
     assert read(s3, other, "copy") == b"source"
 
 
-def test_a_source_lives_on_when_its_copy_is_overwritten_and_deleted(s3, source):
+def test_source_survives_overwrite_and_deletion_of_its_copy(s3, source):
     s3.copy_object(Bucket=source["Bucket"], Key="copy", CopySource=source)
     s3.put_object(Bucket=source["Bucket"], Key="copy", Body=b"new")
     s3.delete_object(Bucket=source["Bucket"], Key="copy")
     assert read(s3, **{"bucket": source["Bucket"], "key": "source"}) == b"source"
 
 
-def test_the_replace_directives_replace(s3, source):
+def test_replace_directives_replace_metadata_and_tags(s3, source):
     s3.copy_object(
         Bucket=source["Bucket"],
         Key="copy",

@@ -1,6 +1,6 @@
-"""A damaged catalog: nothing that lives is deleted, and what a check can see is not served as if it were whole.
+"""A damaged catalog: no live bytes are deleted, and detectable damage is not served as healthy.
 
-`S3O_DAMAGED_CATALOGS` says how many copies are damaged (`make damage` damages more), `S3O_DAMAGE_SEED` where they begin.
+`S3O_DAMAGED_CATALOGS` is the number of damaged copies (`make damage` uses more), `S3O_DAMAGE_SEED` their first seed.
 """
 
 import collections
@@ -17,8 +17,8 @@ from botocore.exceptions import ClientError
 
 from catalogs import PostgresCatalog
 from damage import BUCKET, Case, Original, body
-from facts import refused
 from polling import eventually
+from s3_checks import refused
 from test_admin import command
 
 CATALOGS = int(os.environ.get("S3O_DAMAGED_CATALOGS", "10"))
@@ -45,14 +45,14 @@ def test_no_damage_deletes_live_bytes_or_is_served_as_healthy(original, tmp_path
             unseen.append(case)
         shutil.rmtree(tmp_path / "case")
     answers = sum((collections.Counter(case.answers) for case in unseen), collections.Counter())
-    print(f"{CATALOGS} catalogs: {dict(outcomes)}; {len(unseen)} that no check saw answered {dict(answers)}")
+    print(f"{CATALOGS} catalogs: {dict(outcomes)}; {len(unseen)} that no check detected answered {dict(answers)}")
     assert lost == [], "live files were deleted"
-    assert healthy == [], "damage that a check can see was served as healthy"
+    assert healthy == [], "detectable damage was served as healthy"
     assert "wrong bytes" not in answers
 
 
 def hide_objects(catalog):
-    """Makes the index that leads from content to objects lead nowhere, and the schema say nothing of it."""
+    """Empties the index from content to objects; the schema does not show it."""
     connection = sqlite3.connect(catalog, isolation_level=None)
     connection.execute("DROP INDEX objects_content")
     connection.execute("CREATE INDEX objects_content ON objects (content_id) WHERE content_id = ''")
@@ -62,7 +62,7 @@ def hide_objects(catalog):
     connection.close()
 
 
-def test_an_index_that_leads_nowhere_deletes_no_live_bytes(own_server):
+def test_broken_index_deletes_no_live_bytes(own_server):
     server = own_server(settings={"cleanup_queue": {"interval": "100ms"}}).start()
     server.s3().create_bucket(Bucket=BUCKET)
     for number in range(3):
@@ -80,7 +80,7 @@ def test_an_index_that_leads_nowhere_deletes_no_live_bytes(own_server):
 
 
 def break_objects(catalog):
-    """Fills one leaf of the table of objects with garbage; the others stay."""
+    """Fills one leaf page of the objects table with garbage."""
     connection = sqlite3.connect(catalog)
     leaves = connection.execute(
         "SELECT pageno FROM dbstat WHERE name = 'objects' AND pagetype = 'leaf' ORDER BY pageno"
@@ -92,7 +92,7 @@ def break_objects(catalog):
 
 
 def degraded_server(own_server):
-    """A server on a catalog whose objects are damaged in part."""
+    """A server on a catalog with a partly damaged objects table."""
     server = own_server().start()
     server.s3().create_bucket(Bucket=BUCKET)
     for number in range(60):
@@ -101,7 +101,7 @@ def degraded_server(own_server):
     server.stop()
     break_objects(server.catalog)
     server.spawn()
-    eventually(lambda: state(server) == "degraded", 30, message="the damage was not seen")
+    eventually(lambda: state(server) == "degraded", 30, message="the damage was not detected")
     return server
 
 
@@ -120,12 +120,12 @@ def answer_for(server, name):
         return refusal.response["ResponseMetadata"]["HTTPStatusCode"]
 
 
-def test_a_damaged_catalog_answers_only_with_what_it_finds(own_server):
+def test_damaged_catalog_serves_only_objects_that_it_finds(own_server):
     server = degraded_server(own_server)
     live = server.files()
     answers = {f"object-{number:04}": answer_for(server, f"object-{number:04}") for number in range(60)}
     found = [name for name, answer in answers.items() if answer == body(name)]
-    assert found and len(found) < 60, "some rows are found, and some are not"
+    assert found and len(found) < 60, "only some rows are found"
     assert {answer for name, answer in answers.items() if name not in found} == {503}
     assert server.admin_get("/health/ready")[0] == 503
     for refused_call in (
@@ -158,7 +158,7 @@ def test_an_older_database_is_not_served_as_healthy(own_server):
     server.spawn()
     eventually(lambda: state(server) == "degraded", 30, message="an older database is served as healthy")
     assert answer_for(server, "early") == b"early"
-    assert answer_for(server, "late") == 503, "it may be there in the newest database"
+    assert answer_for(server, "late") == 503, "the newest database may have the object"
     server.kill()
     done = command(server, "catalog", "restore", str(server.catalog), "--config", str(server.config_path))
     assert done.returncode == 0, done
@@ -166,7 +166,7 @@ def test_an_older_database_is_not_served_as_healthy(own_server):
     assert state(server) in ("ok", "checking") and answer_for(server, "late") == 404, "an operator accepted it"
 
 
-def test_a_log_of_another_database_is_refused(own_server):
+def test_wal_of_another_database_is_refused(own_server):
     server = own_server().start()
     server.s3().create_bucket(Bucket=BUCKET)
     server.kill()
@@ -189,23 +189,23 @@ def test_a_backup_is_taken_online_and_restored(own_server, tmp_path):
     done = command(server, "catalog", "backup", str(backup))
     assert done.returncode == 0, done
     assert backup.stat().st_mode & 0o777 == 0o600
-    assert command(server, "catalog", "backup", str(backup)).returncode == 1, "a file that exists is kept"
+    assert command(server, "catalog", "backup", str(backup)).returncode == 1, "an existing file is not overwritten"
     server.s3().put_object(Bucket=BUCKET, Key="after", Body=b"after")
     in_use = command(server, "catalog", "restore", str(backup), "--config", str(server.config_path))
     assert in_use.returncode == 1 and "another process" in in_use.stderr, "a catalog in use is not replaced"
     server.stop()
     files = server.files()
     done = command(server, "catalog", "restore", str(backup), "--config", str(server.config_path))
-    assert done.returncode == 0 and "is kept as" in done.stdout, done
+    assert done.returncode == 0 and "kept the old catalog as" in done.stdout, done
     server.start()
     assert (answer_for(server, "before"), answer_for(server, "after")) == (b"before", 404)
     server.run_worker("quota_audit")
     server.run_worker("cleanup")
-    assert server.files() >= files, "bytes that the copy does not know of stay"
+    assert server.files() >= files, "bytes that the backup does not know are kept"
     assert server.catalog.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_postgres_catalog_is_dumped_and_restored_with_its_own_tools(own_server, own_postgres, tmp_path):
+def test_postgres_catalog_is_restored_with_pg_dump_and_pg_restore(own_server, own_postgres, tmp_path):
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
     catalog = PostgresCatalog(own_postgres.url)
     server = own_server(catalog=catalog).start()
@@ -214,7 +214,9 @@ def test_a_postgres_catalog_is_dumped_and_restored_with_its_own_tools(own_server
     dump = tmp_path / "catalog.dump"
     subprocess.run([programs / "pg_dump", "--format=custom", f"--file={dump}", catalog.url], check=True)
     server.s3().put_object(Bucket=BUCKET, Key="after", Body=b"after")
-    assert command(server, "catalog", "backup", str(tmp_path / "file")).returncode == 1, "PostgreSQL has its own tools"
+    assert command(server, "catalog", "backup", str(tmp_path / "file")).returncode == 1, (
+        "PostgreSQL catalogs are backed up with pg_dump"
+    )
     server.stop()
     fresh = PostgresCatalog(own_postgres.url)
     subprocess.run([programs / "pg_restore", f"--dbname={fresh.url}", dump], check=True)

@@ -1,4 +1,4 @@
-"""Buckets that keep equal content once: what lies on the backend, what is sent to it, and what operators see of it."""
+"""Buckets with dedup: what is stored on the backend, what is sent to it, and the savings that operators see."""
 
 import hashlib
 import json
@@ -6,15 +6,15 @@ import json
 import pytest
 
 import seaweed
-from asking import command
+from admin_client import command
 from catalogs import PostgresCatalog
-from facts import PART_BYTES_MIN, body_of, keys_of, multipart, read, refused
 from polling import eventually
-from rest import QUICK, settle, stored
+from s3_checks import PART_BYTES_MIN, body_of, keys_of, multipart, read, refused
+from settled_state import QUICK, settle, stored
 from signing import UNSIGNED
 
 BODY = body_of(70_000)
-# Everything below is stored in this bucket, unless it is about the other.
+# The bucket of all tests, except those about the other.
 ONCE, APART = "once", "apart"
 
 
@@ -32,7 +32,7 @@ def s3(server):
 
 
 def sent(server):
-    """Bytes that were sent to the backend so far."""
+    """Number of bytes sent to the backend so far."""
     return sum(value for name, value in server.metrics().items() if name.startswith("s3o_backend_ingress_bytes_total"))
 
 
@@ -41,11 +41,11 @@ def used(server):
 
 
 def saved(server, bucket=ONCE):
-    """What the metric, the API and the command say alike."""
+    """Saved bytes, if metric and API agree."""
     shown = server.metrics()[f's3o_dedup_saved_bytes{{bucket="{bucket}"}}']
     status = json.loads(server.admin("GET", "/admin/api/status")[1])
-    (told,) = [entry["saved"] for entry in status["buckets"] if entry["name"] == bucket]
-    return shown if shown == told else None
+    (in_status,) = [entry["saved"] for entry in status["buckets"] if entry["name"] == bucket]
+    return shown if shown == in_status else None
 
 
 def contents(server):
@@ -53,13 +53,13 @@ def contents(server):
 
 
 def put_unsigned(server, key, body, bucket=ONCE):
-    """A PUT whose body comes without a digest."""
+    """A PUT without a payload digest."""
     answer = server.raw().request("PUT", f"/{bucket}/{key}", body=body, payload_hash=UNSIGNED)
     assert answer.status == 200, answer
     return answer
 
 
-def test_a_hash_that_is_signed_and_known_sends_no_byte_to_the_backend(server, s3):
+def test_known_signed_hash_sends_no_byte_to_the_backend(server, s3):
     s3.put_object(Bucket=ONCE, Key="first", Body=BODY)
     before, there = sent(server), stored(server)
     assert before >= len(BODY)
@@ -75,7 +75,7 @@ def test_a_hash_that_is_signed_and_known_sends_no_byte_to_the_backend(server, s3
     settle(server)
 
 
-def test_content_that_is_not_announced_is_kept_once_all_the_same(server, s3):
+def test_body_without_signed_hash_is_stored_once(server, s3):
     for number in range(4):
         put_unsigned(server, f"key-{number}", BODY)
     settle(server)
@@ -84,7 +84,7 @@ def test_content_that_is_not_announced_is_kept_once_all_the_same(server, s3):
     assert server.rows("SELECT ref_count FROM contents WHERE state = 'live'") == [(4,)]
 
 
-def test_savings_are_shown(server, s3):
+def test_saved_bytes_are_exported(server, s3):
     for key in ("a", "b", "c"):
         s3.put_object(Bucket=ONCE, Key=key, Body=BODY)
         s3.put_object(Bucket=APART, Key=key, Body=BODY)
@@ -97,8 +97,8 @@ def test_savings_are_shown(server, s3):
     assert used(server) == 4 * len(BODY) + 500
 
 
-def test_two_objects_one_content(server, s3):
-    """One goes and the bytes stay; the other goes and they go."""
+def test_shared_bytes_are_deleted_with_the_last_object(server, s3):
+    """Deleting one object keeps the bytes; deleting the other deletes them."""
     s3.put_object(Bucket=ONCE, Key="a", Body=BODY)
     s3.put_object(Bucket=ONCE, Key="b", Body=BODY)
     s3.delete_object(Bucket=ONCE, Key="a")
@@ -108,11 +108,11 @@ def test_two_objects_one_content(server, s3):
     settle(server)
     assert stored(server) == set() and contents(server) == [] and used(server) == 0
     s3.put_object(Bucket=ONCE, Key="a", Body=BODY)
-    assert read(s3, ONCE, "a") == BODY, "what comes again is stored again"
+    assert read(s3, ONCE, "a") == BODY, "a new upload is stored again"
     settle(server)
 
 
-def test_a_body_that_is_not_what_was_signed_changes_nothing(server, s3):
+def test_body_that_differs_from_its_signed_hash_changes_nothing(server, s3):
     s3.put_object(Bucket=ONCE, Key="a", Body=BODY)
     forged = bytes(len(BODY))
     answer = server.raw().request("PUT", f"/{ONCE}/b", body=forged, payload_hash=hashlib.sha256(BODY).hexdigest())
@@ -123,7 +123,7 @@ def test_a_body_that_is_not_what_was_signed_changes_nothing(server, s3):
     assert server.rows("SELECT ref_count FROM contents WHERE state = 'live'") == [(1,)]
 
 
-def test_buckets_do_not_share(server, s3):
+def test_buckets_do_not_share_content(server, s3):
     s3.put_object(Bucket=ONCE, Key="a", Body=BODY)
     for key in ("a", "b"):
         s3.put_object(Bucket=APART, Key=key, Body=BODY)
@@ -131,14 +131,14 @@ def test_buckets_do_not_share(server, s3):
     assert len(stored(server)) == 3
 
 
-def test_empty_objects_are_one_content(server, s3):
+def test_empty_objects_share_one_content(server, s3):
     for key in ("a", "b", "c"):
         s3.put_object(Bucket=ONCE, Key=key, Body=b"")
     settle(server)
     assert len(contents(server)) == 1 and read(s3, ONCE, "b") == b""
 
 
-def test_equal_parts_are_kept_once(server, s3):
+def test_equal_parts_are_stored_once(server, s3):
     parts = [body_of(PART_BYTES_MIN, "part"), body_of(PART_BYTES_MIN, "part"), body_of(1000, "tail")]
     multipart(s3, ONCE, "one", parts)
     settle(server)
@@ -146,7 +146,7 @@ def test_equal_parts_are_kept_once(server, s3):
     assert used(server) == once
     before = sent(server)
     multipart(s3, ONCE, "two", parts)
-    assert sent(server) == before, "signed parts are known, too"
+    assert sent(server) == before, "signed parts are deduplicated, too"
     settle(server)
     assert used(server) == once
     eventually(lambda: saved(server) == 3 * PART_BYTES_MIN + 1000)
@@ -159,7 +159,7 @@ def test_equal_parts_are_kept_once(server, s3):
     assert stored(server) == set()
 
 
-def test_a_setting_that_is_taken_back_harms_nothing(server, s3):
+def test_switching_dedup_off_keeps_shared_content(server, s3):
     for key in ("a", "b"):
         s3.put_object(Bucket=ONCE, Key=key, Body=BODY)
     assert server.stop() == 0
@@ -167,7 +167,7 @@ def test_a_setting_that_is_taken_back_harms_nothing(server, s3):
     server.start()
     s3.put_object(Bucket=ONCE, Key="c", Body=BODY)
     settle(server)
-    assert len(stored(server)) == 2, "from now on contents are kept apart"
+    assert len(stored(server)) == 2, "new content is stored separately"
     s3.delete_object(Bucket=ONCE, Key="a")
     settle(server)
     assert read(s3, ONCE, "b") == read(s3, ONCE, "c") == BODY
@@ -179,8 +179,8 @@ def test_a_setting_that_is_taken_back_harms_nothing(server, s3):
     assert len(stored(server)) == 2 and read(s3, ONCE, "d") == BODY
 
 
-def test_a_killed_server_lets_go_of_what_it_held(server, s3):
-    """A pin outlives its process, and the next one lets go of it."""
+def test_pin_of_a_killed_server_is_released(server, s3):
+    """A pin survives its process, and the next process releases it."""
     s3.put_object(Bucket=ONCE, Key="a", Body=BODY)
     raw = server.raw()
     length = {"Content-Length": str(len(BODY))}
@@ -190,7 +190,7 @@ def test_a_killed_server_lets_go_of_what_it_held(server, s3):
     held.send(BODY[:1000])
     eventually(lambda: server.rows("SELECT id FROM pending_objects WHERE kind = 'pin'"), message="nothing is pinned")
     s3.delete_object(Bucket=ONCE, Key="a")
-    assert [count for _, count in contents(server)] == [1], "the pin keeps it"
+    assert [count for _, count in contents(server)] == [1], "the pin keeps the content"
     server.kill()
     held.close()
     server.start()

@@ -1,4 +1,4 @@
-"""What was acknowledged is on the disk: a traced run shows every sync before the answer that depends on it."""
+"""Acknowledged writes are on disk: a trace shows every sync before the answer that depends on it."""
 
 import re
 import shutil
@@ -6,14 +6,14 @@ import shutil
 import pytest
 
 import tracing
-from facts import body_of
 from polling import eventually
+from s3_checks import body_of
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(90)]
 
 
 class Traced:
-    """A server under strace, whose trace can be cut into one piece per request."""
+    """A server under strace whose trace can be split by request."""
 
     def __init__(self, server, output):
         self.server, self.output, self.read_characters = server, output, 0
@@ -47,28 +47,28 @@ def traced(own_server, tmp_path):
 
 
 def assert_bytes_then_catalog_then_answer(traced, trace, physical_key):
-    """Intent, file, folder, catalog, answer: each on the disk before the next begins."""
+    """Checks the order intent, file, folder, catalog, answer: each is synced before the next begins."""
     path = traced.server.root / physical_key
     answer = trace.answers(200)[0].began
     temporary = rf"{re.escape(str(traced.server.root))}/\.s3o/tmp/[^>]*"
     opened = trace.named(rf"(?:O_CREAT|O_TMPFILE).*= \d+<{temporary}>", "openat")
     assert opened, "no temporary file was opened"
     commits = [call.ended for call in trace.syncs(traced.wal)]
-    assert any(ended < opened[0].began for ended in commits), "the intent was not on the disk before the bytes"
+    assert any(ended < opened[0].began for ended in commits), "the intent was not synced before the bytes"
 
     name = re.escape(path.name)
     linked = trace.named(name, "linkat", "renameat", "renameat2", "rename", "link")
-    assert linked, "the file was never given its name"
+    assert linked, "the file was never renamed to its name"
     whole = trace.syncs(rf"(?:{temporary}|{re.escape(str(path))})(?: \(deleted\))?")
-    assert any(call.ended < linked[0].began for call in whole), "the file was not on the disk before it was named"
+    assert any(call.ended < linked[0].began for call in whole), "the file was not synced before the rename"
     folder = [call.ended for call in trace.syncs(re.escape(str(path.parent))) if call.began > linked[0].ended]
-    assert folder and folder[0] < answer, "the folder was not on the disk before the answer"
-    assert any(
-        call.began > folder[0] and call.ended < answer for call in trace.syncs(traced.wal)
-    ), "the catalog was not on the disk between the bytes and the answer"
+    assert folder and folder[0] < answer, "the folder was not synced before the answer"
+    assert any(call.began > folder[0] and call.ended < answer for call in trace.syncs(traced.wal)), (
+        "the catalog was not synced between the bytes and the answer"
+    )
 
 
-def test_a_put_is_on_the_disk_before_its_200(traced):
+def test_put_is_synced_before_its_200(traced):
     raw = traced.server.raw()
     for name in ("first", "deep/er/second"):
         before = traced.physical_keys()
@@ -78,7 +78,7 @@ def test_a_put_is_on_the_disk_before_its_200(traced):
         assert_bytes_then_catalog_then_answer(traced, trace, physical_key)
 
 
-def test_every_new_folder_on_the_way_is_synced_too(traced):
+def test_new_folders_are_synced_before_the_answer(traced):
     raw = traced.server.raw()
     answer, trace = traced.during(lambda: raw.request("PUT", "/bucket/new/folder/object", body=b"x"), 200)
     assert answer.status == 200, answer
@@ -91,7 +91,7 @@ def test_every_new_folder_on_the_way_is_synced_too(traced):
         assert any(call.ended < written for call in synced), f"{folder} was not synced before the answer"
 
 
-def test_a_part_and_its_complete_are_on_the_disk_before_their_200(traced):
+def test_part_and_complete_are_synced_before_their_200(traced):
     s3, raw = traced.server.s3(), traced.server.raw()
     upload = s3.create_multipart_upload(Bucket="bucket", Key="joined")["UploadId"]
     query = {"partNumber": "1", "uploadId": upload}
@@ -108,7 +108,7 @@ def test_a_part_and_its_complete_are_on_the_disk_before_their_200(traced):
     assert any(call.ended < written for call in trace.syncs(traced.wal))
 
 
-def test_a_delete_is_in_the_catalog_before_its_204_and_before_its_bytes_go(traced):
+def test_delete_is_synced_before_its_204_and_before_its_bytes_are_deleted(traced):
     raw = traced.server.raw()
     assert raw.request("PUT", "/bucket/object", body=b"x").status == 200
     (physical_key,) = traced.physical_keys()

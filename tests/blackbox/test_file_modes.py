@@ -1,4 +1,4 @@
-"""Files and folders of s3o belong to its user alone, whatever the umask; wider ones are reported with their remedy."""
+"""Files and folders of s3o are private, whatever the umask; wider modes are reported with their remedy."""
 
 import os
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from facts import body_of
 from polling import eventually
 from ports import free_ports
-from running import binary, s3_client
+from s3_checks import body_of
+from server_process import binary, s3_client
 from signing import Credentials
 
 SECONDS = 30
@@ -24,13 +24,13 @@ def mode_of(path):
 
 
 def wide(folder):
-    """Everything below a folder, and itself, that other users can access."""
+    """Paths in a folder, and the folder itself, that other users can access."""
     return {str(path): oct(mode_of(path)) for path in [folder, *folder.rglob("*")] if mode_of(path) & 0o077}
 
 
 @pytest.mark.usefixtures("s3o_only")
 @pytest.mark.parametrize("umask", UMASKS, ids=oct)
-def test_what_serve_creates_is_private(tmp_path, umask):
+def test_files_created_by_serve_are_private(tmp_path, umask):
     port, admin = free_ports(2)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("S3O_", "AWS_"))}
     output = tmp_path / "output"
@@ -99,11 +99,11 @@ def test_wider_modes_are_reported_with_the_command_that_narrows_them(own_server)
     beside = {"catalog.db-wal", "catalog.db-shm"}
     assert named == {"catalog.db", "audit.jsonl", "s3o-data", "disk", "s3o.yaml", *beside}, server.log()
     assert server.stop() == 0
-    # SQLite removes its two other files at the end of a process and makes them anew with the mode of the database.
+    # SQLite deletes its other two files at exit and creates them again with the mode of the database.
     for fix in (fix for fix in found if "catalog.db-" not in fix):
         subprocess.run(shlex.split(fix), cwd=server.folder, check=True, timeout=SECONDS)
     since = len(server.log())
     server.start()
-    assert fixes(since) == [], "the commands did what they promise"
+    assert fixes(since) == [], "the reported commands narrowed the modes"
     assert wide(data) == {} and wide(server.root) == {}
     assert server.stop() == 0

@@ -1,4 +1,4 @@
-"""First use: what a new user runs works without reading further, and what fails leaves nothing behind."""
+"""First use: the first commands of a new user work, and a failed start leaves nothing behind."""
 
 import json
 import os
@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-import seaweed
-from asking import ask, command
+from admin_client import admin_request, command
 from catalogs import PostgresCatalog
-from facts import read
 from polling import eventually
 from ports import free_ports
-from running import ADMIN_TOKEN, binary, s3_client
+from s3_checks import read
+from server_process import binary, s3_client
 from signing import Credentials
 
 SECONDS = 30
@@ -43,7 +42,7 @@ def run(*arguments, folder):
 
 
 class Started:
-    """`s3o serve` with these arguments in this folder, until the block ends."""
+    """Runs `s3o serve` with these arguments in this folder until the context ends."""
 
     def __init__(self, folder, *arguments, ports=None):
         self.folder, self.arguments = Path(folder), list(arguments)
@@ -60,7 +59,9 @@ class Started:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        eventually(lambda: self.process.poll() is not None or "s3o serves S3" in self.log(), SECONDS, message=self.log())
+        eventually(
+            lambda: self.process.poll() is not None or "s3o serves S3" in self.log(), SECONDS, message=self.log()
+        )
         assert self.process.poll() is None, self.log()
         return self
 
@@ -90,7 +91,10 @@ def work(tmp_path):
 @pytest.mark.usefixtures("s3o_only")
 class TestConfigurationFile:
     def test_serve_uses_the_file_in_the_working_folder_and_says_so(self, work):
-        config = {"backends": [{"name": "from-the-file", "kind": "fs", "root": "elsewhere"}], "buckets": [{"name": "made"}]}
+        config = {
+            "backends": [{"name": "from-the-file", "kind": "fs", "root": "elsewhere"}],
+            "buckets": [{"name": "made"}],
+        }
         (work / "s3o.yaml").write_text(yaml.safe_dump(config))
         with Started(work) as started:
             exports = started.exports()
@@ -98,13 +102,13 @@ class TestConfigurationFile:
             assert [entry["Name"] for entry in started.s3(exports).list_buckets()["Buckets"]] == ["made"]
             assert (work / "elsewhere" / ".s3o" / "identity.json").exists()
 
-    def test_a_file_that_is_named_comes_before_the_one_in_the_working_folder(self, work):
+    def test_config_option_overrides_the_file_in_the_working_folder(self, work):
         (work / "s3o.yaml").write_text("surprise: 1\n")
         (work / "other.yaml").write_text("backends: [{name: disk, kind: fs}]\n")
         with Started(work, "--config", "other.yaml") as started:
             assert "./s3o.yaml" not in started.log()
 
-    def test_a_bad_file_in_the_working_folder_is_not_passed_over(self, work):
+    def test_invalid_file_in_the_working_folder_is_refused(self, work):
         (work / "s3o.yaml").write_text("surprise: 1\n")
         done = run("serve", folder=work)
         assert done.returncode == 2 and "surprise" in done.stderr, done
@@ -126,7 +130,7 @@ class TestConfigurationFile:
             assert tree(work) == before, "nothing was written beside the data folder"
             assert {"catalog.db", "audit.jsonl", "credentials.json", "disk"} <= set(os.listdir(data))
 
-    def test_what_is_configured_stays_where_it_is_configured(self, work):
+    def test_data_does_not_move_configured_paths(self, work):
         config = {
             "backends": [{"name": "disk", "kind": "fs", "root": "bytes"}],
             "database": {"url": "sqlite:rows/c.db"},
@@ -164,11 +168,11 @@ class TestFailedStart:
             {"audit": {"path": "in-the-way/audit.jsonl"}},
             {"database": {"url": "sqlite:in-the-way/catalog.db"}},
             {"database": {"url": "sqlite:new/folder/catalog.db"}, "audit": {"path": "in-the-way/audit.jsonl"}},
-            {"database": {"url": "postgres://nobody:x@127.0.0.1:1/none"}},
+            {"database": {"url": "postgres://unknown:x@127.0.0.1:1/none"}},
         ],
         ids=["audit", "catalog", "audit with another catalog", "database away"],
     )
-    def test_what_cannot_be_opened_leaves_nothing_behind(self, work, settings):
+    def test_failed_open_leaves_nothing_behind(self, work, settings):
         port, admin = free_ports(2)
         config = {
             "server": {"listen": f"127.0.0.1:{port}"},
@@ -182,7 +186,7 @@ class TestFailedStart:
         self.fails(work)
         assert tree(work) == before
 
-    def test_a_catalog_in_use_is_left_alone(self, work):
+    def test_catalog_in_use_is_not_changed(self, work):
         with Started(work) as started:
             exports = started.exports()
             before = set(tree(work))
@@ -200,7 +204,10 @@ def test_key_new_prints_a_key_pair_that_works(work):
     first, second = (yaml.safe_load(run("key", "new", folder=work).stdout) for _ in range(2))
     assert set(first) == {"access_key_id", "secret_access_key"} and first != second
     assert set(json.loads(run("key", "new", "--json", folder=work).stdout)) == set(first)
-    config = {"backends": [{"name": "disk", "kind": "fs"}], "access_keys": [{**first, "buckets": ["*"], "access": "admin"}]}
+    config = {
+        "backends": [{"name": "disk", "kind": "fs"}],
+        "access_keys": [{**first, "buckets": ["*"], "access": "admin"}],
+    }
     (work / "s3o.yaml").write_text(yaml.safe_dump(config))
     with Started(work) as started:
         pair = Credentials(first["access_key_id"], first["secret_access_key"])
@@ -213,7 +220,7 @@ def test_status_lists_backends_in_the_order_in_which_they_fill(own_server):
     names = ["zeta", "middle", "alpha"]
     server.config["backends"] = [{"name": name, "kind": "fs", "root": str(server.folder / name)} for name in names]
     server.start()
-    status, shown = ask(server, "GET", "/status")
+    status, shown = admin_request(server, "GET", "/status")
     assert status == 200
     assert [backend["name"] for backend in shown["backends"]] == names
     printed = command(server, "status").stdout
@@ -221,7 +228,11 @@ def test_status_lists_backends_in_the_order_in_which_they_fill(own_server):
     assert server.stop() == 0
     server.config["backends"] = [server.config["backends"][2], server.config["backends"][0]]
     server.start()
-    assert [backend["name"] for backend in ask(server, "GET", "/status")[1]["backends"]] == ["alpha", "zeta", "middle"]
+    assert [backend["name"] for backend in admin_request(server, "GET", "/status")[1]["backends"]] == [
+        "alpha",
+        "zeta",
+        "middle",
+    ]
 
 
 @pytest.mark.usefixtures("s3o_only")
@@ -262,62 +273,13 @@ def test_credentials_of_an_earlier_version_beside_postgres_stay_valid(work):
     config = {"database": {"url": catalog.url}, "backends": [{"name": "disk", "kind": "fs"}]}
     (work / "s3o.yaml").write_text(yaml.safe_dump(config))
     (work / "s3o-data").mkdir(mode=0o700)
-    pair = {"access_key_id": "S3OOLD", "secret_access_key": "old-secret-of-the-file", "admin_token": "old-token-0123456789"}
+    pair = {
+        "access_key_id": "S3OOLD",
+        "secret_access_key": "old-secret-of-the-file",
+        "admin_token": "old-token-0123456789",
+    }
     (work / "s3o-data" / "credentials.json").write_text(json.dumps(pair))
     with Started(work) as started:
         old = Credentials(pair["access_key_id"], pair["secret_access_key"])
         assert s3_client(f"http://127.0.0.1:{started.port}", old).list_buckets()["Buckets"] == []
         assert pair["secret_access_key"] not in started.log()
-
-
-class TestBackendBucket:
-    def backend(self, **options):
-        return {**seaweed.fresh_bucket(), **options}
-
-    def test_a_missing_bucket_is_reported_with_its_remedy(self, own_server):
-        backend = self.backend(bucket="never-made-by-anybody")
-        server = own_server(backend=backend).spawn()
-        eventually(lambda: "create_bucket: true" in server.log(), SECONDS, message="the remedy is not logged")
-        assert "never-made-by-anybody" in server.log()
-
-    def test_create_bucket_creates_a_missing_one_once(self, own_server):
-        backend = self.backend(create_bucket=True)
-        backend["bucket"] = f"{backend['bucket']}-created"
-        server = own_server(backend=backend).start()
-        server.s3().create_bucket(Bucket="bucket")
-        eventually(lambda: "bucket created" in server.log(), SECONDS, message="the bucket was not created")
-        eventually(lambda: "backend attached" in server.log(), SECONDS, message="the backend was not attached")
-        server.s3().put_object(Bucket="bucket", Key="k", Body=b"x")
-        assert read(server.s3(), "bucket", "k") == b"x"
-        assert server.stop() == 0
-        store = seaweed.connect(backend["endpoint"], backend["access_key_id"], backend["secret_access_key"])
-        for entry in store.list_objects_v2(Bucket=backend["bucket"])["Contents"]:
-            store.delete_object(Bucket=backend["bucket"], Key=entry["Key"])
-        store.delete_bucket(Bucket=backend["bucket"])
-        since = len(server.log())
-        server.start()
-        eventually(lambda: "does not exist" in server.log()[since:], SECONDS, message="a known bucket was made anew")
-        assert backend["bucket"] not in {entry["Name"] for entry in store.list_buckets()["Buckets"]}
-
-
-class TestWarnings:
-    def test_short_tokens_and_public_addresses_are_warned_about(self, own_server):
-        server = own_server()
-        server.config["admin"]["token"] = "xyzzy"
-        server.config["server"]["listen"] = f"0.0.0.0:{server.port}"
-        (server.folder / "checked.yaml").write_text(yaml.safe_dump(server.config))
-        checked = run("validate", "--config", "checked.yaml", folder=server.folder)
-        assert checked.returncode == 0, checked
-        server.start()
-        for said in (checked.stderr, server.log()):
-            assert re.search(r"(?m)warning: admin\.token: |WARN .*admin\.token: ", said), said
-            assert f"server.listen: 0.0.0.0:{server.port} is a public address without TLS" in said, said
-            assert "admin.listen:" not in said and "xyzzy" not in said, said
-
-    def test_a_reload_warns_about_a_short_token(self, own_server):
-        server = own_server().start()
-        assert "admin.token" not in server.log() and "public address" not in server.log()
-        server.config["admin"]["token"] = ADMIN_TOKEN[:15]
-        server.config_path.write_text(yaml.safe_dump(server.config))
-        os.kill(server.process.pid, signal.SIGHUP)
-        eventually(lambda: "admin.token: it has 15 characters" in server.log(), SECONDS, message="no warning")

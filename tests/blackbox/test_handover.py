@@ -1,4 +1,4 @@
-"""A locked worker runs on one instance at a time, and the lock of an instance that died or froze goes to another."""
+"""A locked worker runs on one instance at a time; another instance takes the lock of a dead or suspended one."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(90)]
 ROUNDS = 15
 INTERVAL_SECONDS = 0.4
 LOCK_SECONDS = 1.0
-# What a busy machine may add to a handover.
+# Tolerance for a busy machine.
 SLACK_SECONDS = 2.0
 
 
@@ -35,7 +35,7 @@ def locked_workers(server):
 
 
 def instance_of(server):
-    """The name under which this process is known to the others."""
+    """The instance name of this process."""
     run_id = server.run_worker("pending_reaper")["run_id"]
     return server.rows(f"SELECT instance FROM worker_runs WHERE run_id = '{run_id}'")[0][0]
 
@@ -72,17 +72,19 @@ def test_a_locked_worker_runs_on_one_instance_at_a_time(instances):
             assert {report["outcome"] for report in reports} == {"ok", "skipped"}, reports
             skipped = [report for report in reports if report["outcome"] == "skipped"]
             holders = {report["holder"] for report in skipped}
-            # A lock that was let go of before its holder was looked up is nobody's by then.
+            # A lock may be released before its holder is looked up; then no holder is named.
             assert holders & names and holders <= names | {"another instance"}, holders
             recorded = [error for *_, outcome, _, error in runs if outcome == "skipped"]
             assert sorted(recorded) == sorted(f"held by {report['holder']}" for report in skipped)
 
 
-def test_instances_run_a_locked_worker_as_often_as_one_would(instances):
+def test_instances_together_run_a_locked_worker_once_per_interval(instances):
     servers = instances(3, {"identity": {"interval": "200ms"}})
     began = time.monotonic()
     seen = len(runs_of(servers[0], "identity"))
-    eventually(lambda: len(runs_of(servers[0], "identity")) >= seen + 10, 20, message="it is not run by itself")
+    eventually(
+        lambda: len(runs_of(servers[0], "identity")) >= seen + 10, 20, message="the worker does not run on schedule"
+    )
     runs = runs_of(servers[0], "identity")
     intervals = (time.monotonic() - began) / 0.2
     assert_apart(runs)
@@ -91,7 +93,7 @@ def test_instances_run_a_locked_worker_as_often_as_one_would(instances):
 
 
 class Holder:
-    """An instance that is in the middle of a run of `identity`, because its store does not answer."""
+    """An instance whose run of `identity` hangs, because its store does not answer."""
 
     def __init__(self, server, proxy):
         self.server, self.proxy = server, proxy
@@ -104,7 +106,7 @@ class Holder:
 
     def _run(self):
         try:
-            # Others run it, too; one of these runs gets the lock.
+            # Other instances run it, too; one of these runs gets the lock.
             while not self.proxy.held.is_set():
                 self.last_report = self.server.run_worker("identity")
         except (OSError, ValueError):
@@ -113,24 +115,26 @@ class Holder:
 
 @pytest.fixture
 def holder_and_others(instances):
-    """Three instances, of which the first holds the lock and does not let go of it."""
+    """Three instances; the first holds the lock and does not release it."""
     store = seaweed.fresh_bucket()
     proxy = HoldingProxy(store["endpoint"])
     ways = [{**store, "endpoint": proxy.endpoint}, store, store]
-    servers = instances(3, {"identity": {"interval": millis(INTERVAL_SECONDS)}}, ways, lock_timeout=millis(LOCK_SECONDS))
+    servers = instances(
+        3, {"identity": {"interval": millis(INTERVAL_SECONDS)}}, ways, lock_timeout=millis(LOCK_SECONDS)
+    )
     yield Holder(servers[0], proxy), servers[1:]
     proxy.close()
 
 
 def assert_handed_over(holder, others, seconds):
-    """Another instance runs the worker within this time; how long it took."""
+    """Checks that another instance runs the worker within this time; returns how long it took."""
     began = time.monotonic()
     before = len(good_runs_of_others(others[0], "identity", holder.instance))
 
     def is_handed_over():
         return len(good_runs_of_others(others[0], "identity", holder.instance)) > before
 
-    eventually(is_handed_over, seconds + SLACK_SECONDS, message="nobody took over")
+    eventually(is_handed_over, seconds + SLACK_SECONDS, message="no instance took over")
     return time.monotonic() - began
 
 
@@ -139,7 +143,7 @@ def raises_the_mark(server):
     return report["outcome"] == "ok" and report["items"] == {"raised": 1}
 
 
-def test_the_others_wait_for_a_holder_that_is_alive(holder_and_others):
+def test_other_instances_wait_for_a_live_lock_holder(holder_and_others):
     holder, others = holder_and_others
     before = len(good_runs_of_others(others[0], "identity", holder.instance))
     ending = time.monotonic() + 3 * LOCK_SECONDS
@@ -154,7 +158,7 @@ def test_the_others_wait_for_a_holder_that_is_alive(holder_and_others):
     assert_apart(runs_of(others[0], "identity"))
 
 
-def test_a_killed_holder_hands_over_within_an_interval(holder_and_others):
+def test_lock_of_a_killed_holder_is_taken_within_an_interval(holder_and_others):
     holder, others = holder_and_others
     holder.server.kill()
     took = assert_handed_over(holder, others, INTERVAL_SECONDS)
@@ -162,22 +166,22 @@ def test_a_killed_holder_hands_over_within_an_interval(holder_and_others):
     assert_apart(runs_of(others[0], "identity"))
 
 
-def test_a_frozen_holder_loses_its_lock_and_does_no_harm_afterwards(holder_and_others):
+def test_suspended_holder_loses_its_lock_and_changes_nothing_later(holder_and_others):
     holder, others = holder_and_others
     os.kill(holder.server.process.pid, signal.SIGSTOP)
     try:
         took = assert_handed_over(holder, others, LOCK_SECONDS + INTERVAL_SECONDS)
-        print(f"frozen: handed over in {took:.2f} s, lock time-out {LOCK_SECONDS} s, interval {INTERVAL_SECONDS} s")
-        # More marks than the catalog remembers.
+        print(f"suspended: handed over in {took:.2f} s, lock timeout {LOCK_SECONDS} s, interval {INTERVAL_SECONDS} s")
+        # More marks than the catalog keeps.
         assert sum(raises_the_mark(others[0]) for _ in range(40)) > 20
     finally:
         os.kill(holder.server.process.pid, signal.SIGCONT)
-    # Its mark arrives long after newer ones, and it notices.
+    # Its mark arrives after newer ones, and the instance detects that.
     holder.proxy.release()
     holder.thread.join(10)
     assert holder.last_report["outcome"] == "ok", holder.last_report
     for server in (holder.server, *others):
-        eventually(lambda: raises_the_mark(server), 10, message="an instance goes on no more")
+        eventually(lambda: raises_the_mark(server), 10, message="an instance does not continue")
         status, body = server.admin("GET", "/admin/api/status")
         (backend,) = json.loads(body)["backends"]
         assert (status, backend["health"], backend["frozen"]) == (200, "ok", None), backend

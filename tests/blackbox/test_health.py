@@ -1,4 +1,4 @@
-"""The health of backends: ok, away, frozen, full. It is probed, logged, shown, and named in answers."""
+"""Health of backends (ok, away, frozen, full): it is probed, logged, and shown in the status and in answers."""
 
 import json
 import os
@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from facts import body_of, keys_of, read
 from polling import eventually
 from ports import free_ports
-from running import binary
-from test_disk import small_disk
+from s3_checks import body_of, keys_of, read
+from server_process import binary
+from test_disk_faults import small_disk
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -43,30 +43,30 @@ def two_disks(own_server, settings=None, first=None):
     return server
 
 
-def homes(server):
+def located_on(server):
     return {row[0] for row in server.rows("SELECT backend_name FROM object_locations")}
 
 
-def test_full_disk_hands_writes_to_the_next_backend(tmp_path, own_server):
+def test_full_disk_sends_writes_to_the_next_backend(tmp_path, own_server):
     with small_disk(tmp_path / "small") as folder:
         server = two_disks(own_server, first={"name": "disk", "kind": "fs", "root": str(folder / "root")}).start()
         try:
             server.s3().create_bucket(Bucket="bucket")
             server.s3().put_object(Bucket="bucket", Key="kept", Body=body_of(100_000))
             raw = server.raw()
-            # 16 MiB do not fit on 8 MiB, and the disk tells only when part of the body was read.
+            # 16 MiB do not fit on 8 MiB, and the disk reports that only after part of the body was read.
             answer = raw.request("PUT", "/bucket/large", body=body_of(16 << 20))
             assert (answer.status, answer.code) == (503, "ServiceUnavailable")
             assert message_of(answer) == "backend full, repeat the request"
             assert (health_of(server, "disk"), status_of(server, "disk")["full_from"]) == ("full", 16 << 20)
             assert raw.request("PUT", "/bucket/large", body=body_of(16 << 20)).status == 200
             assert raw.request("PUT", "/bucket/small", body=body_of(1000)).status == 200
-            assert homes(server) == {"disk", "second"}
+            assert located_on(server) == {"disk", "second"}
             with open(folder / "ballast", "wb") as ballast, pytest.raises(OSError):
                 while True:
                     ballast.write(bytes(1 << 16))
                     ballast.flush()
-            # A small body is kept until it is written, so no client sees that the disk is full.
+            # A small body is buffered until it is written, so no client sees that the disk is full.
             assert raw.request("PUT", "/bucket/moved", body=body_of(100_000)).status == 200
             for key, size in (("large", 16 << 20), ("small", 1000), ("moved", 100_000), ("kept", 100_000)):
                 assert read(server.s3(), "bucket", key) == body_of(size)
@@ -74,7 +74,7 @@ def test_full_disk_hands_writes_to_the_next_backend(tmp_path, own_server):
             server.kill()
 
 
-def test_backend_that_is_gone_is_away_until_it_answers_again(own_server):
+def test_unreachable_backend_is_away_until_it_answers(own_server):
     server = two_disks(own_server).start()
     s3 = server.s3()
     s3.create_bucket(Bucket="bucket")
@@ -84,7 +84,7 @@ def test_backend_that_is_gone_is_away_until_it_answers_again(own_server):
     assert (metrics['s3o_backend_up{backend="disk"}'], metrics['s3o_backend_frozen{backend="disk"}']) == (1, 0)
     assert any(name.startswith('s3o_build_info{version="') and value == 1 for name, value in metrics.items())
     away = server.root.rename(server.root.with_suffix(".away"))
-    eventually(lambda: health_of(server, "disk") == "away", 20, 0.1, "the probes do not notice")
+    eventually(lambda: health_of(server, "disk") == "away", 20, 0.1, "the probes did not detect the missing disk")
     shown = status_of(server, "disk")
     assert shown["since"].startswith("20") and shown["error"]
     assert server.metrics()['s3o_backend_up{backend="disk"}'] == 0
@@ -92,7 +92,7 @@ def test_backend_that_is_gone_is_away_until_it_answers_again(own_server):
     answer = server.raw().request("GET", "/bucket/kept")
     assert (answer.status, message_of(answer)) == (503, "backend unreachable")
     away.rename(server.root)
-    eventually(lambda: health_of(server, "disk") == "ok", 20, 0.1, "the probes do not notice that it is back")
+    eventually(lambda: health_of(server, "disk") == "ok", 20, 0.1, "the probes did not detect that the backend is back")
     assert (ready(server), server.metrics()['s3o_backend_up{backend="disk"}']) == ((200, ["ok"]), 1)
     assert read(s3, "bucket", "kept") == b"kept"
     log = server.log()
@@ -108,7 +108,7 @@ def test_not_ready_when_no_backend_was_readable_for_half_a_minute(own_server):
     eventually(lambda: ready(server) == (200, ["ok"]), 20, 0.1)
 
 
-def test_probes_can_be_switched_off(own_server):
+def test_probes_can_be_disabled(own_server):
     server = own_server(settings={"identity": {"probe_interval": "0s"}}).start()
     before = {name: value for name, value in server.metrics().items() if 'operation="read_own"' in name}
     server.root.rename(server.root.with_suffix(".away"))

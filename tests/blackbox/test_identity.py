@@ -1,4 +1,4 @@
-"""A store that is not the one that the catalog knows: frozen before the first write, for the instance that sees it."""
+"""A store with an unexpected identity is frozen before the first write, for the instance that finds it."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import seaweed
-from asking import command
-from facts import body_of, keys_of, read
+from admin_client import command
 from polling import eventually
-from rest import QUICK, settle
+from s3_checks import body_of, keys_of, read
+from settled_state import QUICK, settle
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(150)]
 
@@ -21,7 +21,7 @@ FOUND_SECONDS = 30
 
 
 def health(server, name="disk"):
-    """What the status shows of a backend."""
+    """The status of a backend."""
     status, body = server.admin("GET", "/admin/api/status")
     assert status == 200
     return next(backend for backend in json.loads(body)["backends"] if backend["name"] == name)
@@ -32,12 +32,12 @@ def is_frozen(server, name="disk"):
 
 
 def everything_below(root):
-    """Every file with its bytes."""
+    """Every file below a folder, with its bytes."""
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def exchange(root, other):
-    """Another folder takes the place of the root, which is put aside."""
+    """Replaces the root by another folder and moves the root aside."""
     aside = root.with_name(f"aside-{time.monotonic_ns()}")
     os.rename(root, aside)
     os.rename(other, root)
@@ -93,15 +93,15 @@ def test_another_disk_is_frozen_before_the_first_write(own_server, make, moment)
     if moment == "before it starts":
         server.start()
     put(server, "new", 503)
-    eventually(lambda: is_frozen(server), FOUND_SECONDS, 0.1, "it is not frozen")
+    eventually(lambda: is_frozen(server), FOUND_SECONDS, 0.1, "the backend is not frozen")
     put(server, "new", 503)
     server.run_worker("cleanup")
     server.run_worker("identity")
     assert everything_below(server.root) == before, "something was written or deleted there"
 
-    # The right disk is back: everything goes on by itself.
+    # The right disk is back: the server continues without intervention.
     exchange(server.root, aside)
-    eventually(lambda: not is_frozen(server), FOUND_SECONDS, 0.1, "it stays frozen")
+    eventually(lambda: not is_frozen(server), FOUND_SECONDS, 0.1, "the backend is still frozen")
     eventually(lambda: server.raw().request("PUT", "/bucket/new", body=b"x").status == 200, FOUND_SECONDS, 0.1)
     assert read(server.s3(), "bucket", "kept-1") == body_of(1000, "kept-1")
     settle(server)
@@ -113,67 +113,83 @@ def test_another_bucket_is_frozen_before_the_first_write(own_server):
     server.stop()
     server.config["backends"][0]["bucket"] = wrong["bucket"]
     server.start()
-    eventually(lambda: is_frozen(server, "store"), FOUND_SECONDS, 0.1, "it is not frozen")
+    eventually(lambda: is_frozen(server, "store"), FOUND_SECONDS, 0.1, "the backend is not frozen")
     put(server, "new", 503)
     store = seaweed.connect(wrong["endpoint"], wrong["access_key_id"], wrong["secret_access_key"])
     assert "Contents" not in store.list_objects_v2(Bucket=wrong["bucket"])
 
 
-def test_an_instance_with_a_wrong_root_disturbs_no_other(instances):
+def write_and_read(server, worker, failures, stop):
+    """Writes and reads objects until `stop` is set; collects the answers that are not 200."""
+    raw, number = server.raw(), 0
+    while not stop.is_set():
+        key = f"load-{worker}-{number % 20}"
+        answers = [
+            raw.request("PUT", f"/bucket/{key}", body=body_of(2000, number)),
+            raw.request("GET", f"/bucket/{key}"),
+            raw.request("GET", f"/bucket/kept-{number % 50}"),
+        ]
+        failures.extend(answer for answer in answers if answer.status != 200)
+        number += 1
+
+
+def start_with_wrong_root(one, other):
+    """Restarts `other` on an empty folder, which it must freeze; returns the folder."""
+    wrong = other.root.with_name("wrong")
+    wrong.mkdir()
+    other.kill()
+    other.config["backends"] = [{"name": "disk", "kind": "fs", "root": str(wrong)}]
+    other.start()
+    eventually(lambda: is_frozen(other), FOUND_SECONDS, 0.1, "the backend is not frozen")
+    records = one.rows("SELECT reason FROM identity_records")
+    assert records and records[0][0], records
+    return wrong
+
+
+def assert_no_instance_deletes(one, other, wrong):
+    """Deletes stay in the queue, and their bytes on the disk."""
+    files = {name for name in one.files() if "/kept-" in name}
+    for number in range(0, 50, 2):
+        answer = one.raw().request("DELETE", f"/bucket/kept-{number}")
+        assert answer.status in (200, 204), answer
+    put(other, "new", 503)
+    for _ in range(3):
+        one.run_worker("cleanup")
+        other.run_worker("cleanup")
+    assert {name for name in one.files() if "/kept-" in name} == files, "something was deleted"
+    assert not list(wrong.iterdir()), "something was written to the wrong root"
+    assert not is_frozen(one)
+
+
+def assert_accept_is_refused(one, other):
+    """Nothing is accepted while the instances disagree."""
+    hash_found = json.loads(other.admin("POST", "/admin/api/backends/disk/accept")[1])["hash"]
+    seen = "SELECT count(*) FROM identity_records"
+    eventually(lambda: one.rows(seen)[0][0] == 2, 60, 0.2, "the first instance did not record what it found")
+    assert command(other, "backend", "accept", "disk", "--found", hash_found).returncode == 1
+
+
+def start_with_right_root(one, other):
+    other.stop()
+    other.config["backends"] = one.config["backends"]
+    other.start()
+    eventually(lambda: not is_frozen(other), FOUND_SECONDS, 0.1, "the backend is still frozen")
+    open_records = "SELECT count(*) FROM identity_records WHERE reason IS NOT NULL"
+    assert one.rows(open_records)[0][0] == 0, "the record is still open"
+
+
+def test_instance_with_a_wrong_root_does_not_affect_others(instances):
     one, other = instances(2)
     for number in range(50):
         put(one, f"kept-{number}")
     failures, stop = [], threading.Event()
-
-    def load(worker):
-        raw, number = one.raw(), 0
-        while not stop.is_set():
-            key = f"load-{worker}-{number % 20}"
-            answers = [
-                raw.request("PUT", f"/bucket/{key}", body=body_of(2000, number)),
-                raw.request("GET", f"/bucket/{key}"),
-                raw.request("GET", f"/bucket/kept-{number % 50}"),
-            ]
-            failures.extend(answer for answer in answers if answer.status != 200)
-            number += 1
-
     with ThreadPoolExecutor(4) as pool:
-        clients = [pool.submit(load, worker) for worker in range(4)]
+        clients = [pool.submit(write_and_read, one, worker, failures, stop) for worker in range(4)]
         try:
-            wrong = other.root.with_name("wrong")
-            wrong.mkdir()
-            other.kill()
-            other.config["backends"] = [{"name": "disk", "kind": "fs", "root": str(wrong)}]
-            other.start()
-            eventually(lambda: is_frozen(other), FOUND_SECONDS, 0.1, "it is not frozen")
-            records = one.rows("SELECT reason FROM identity_records")
-            assert records and records[0][0], records
-
-            # Whatever is deleted from now on stays in the queue, and on the disk.
-            files = {name for name in one.files() if "/kept-" in name}
-            for number in range(0, 50, 2):
-                answer = one.raw().request("DELETE", f"/bucket/kept-{number}")
-                assert answer.status in (200, 204), answer
-            put(other, "new", 503)
-            for _ in range(3):
-                one.run_worker("cleanup")
-                other.run_worker("cleanup")
-            assert {name for name in one.files() if "/kept-" in name} == files, "something was deleted"
-            assert not list(wrong.iterdir()), "something was written to the wrong root"
-            assert not is_frozen(one)
-
-            # Nothing is accepted while the instances disagree.
-            hash_found = json.loads(other.admin("POST", "/admin/api/backends/disk/accept")[1])["hash"]
-            seen = "SELECT count(*) FROM identity_records"
-            eventually(lambda: one.rows(seen)[0][0] == 2, 60, 0.2, "the first instance does not say what it sees")
-            assert command(other, "backend", "accept", "disk", "--found", hash_found).returncode == 1
-
-            other.stop()
-            other.config["backends"] = one.config["backends"]
-            other.start()
-            eventually(lambda: not is_frozen(other), FOUND_SECONDS, 0.1, "it stays frozen")
-            open_records = "SELECT count(*) FROM identity_records WHERE reason IS NOT NULL"
-            assert one.rows(open_records)[0][0] == 0, "the record is still open"
+            wrong = start_with_wrong_root(one, other)
+            assert_no_instance_deletes(one, other, wrong)
+            assert_accept_is_refused(one, other)
+            start_with_right_root(one, other)
             time.sleep(1)
         finally:
             stop.set()
@@ -186,7 +202,7 @@ def test_an_instance_with_a_wrong_root_disturbs_no_other(instances):
     put(other, "new")
 
 
-def test_what_was_shown_is_accepted_and_old_deletes_become_findings(own_server):
+def test_accept_takes_the_shown_state_and_old_deletes_become_findings(own_server):
     server = stored(own_server, settings=QUICK)
     server.run_worker("cleanup")
     server.admin("POST", "/admin/api/workers/cleanup/pause")
@@ -209,11 +225,11 @@ def test_what_was_shown_is_accepted_and_old_deletes_become_findings(own_server):
     assert found == [("absent_after_accept", "absent after accept")], found
     server.stop()
     server.start()
-    assert not is_frozen(server), "what was accepted is accepted"
+    assert not is_frozen(server), "the accepted state stays accepted"
     put(server, "new")
 
 
-def test_deletes_begin_some_time_after_a_start(own_server):
+def test_deletes_begin_after_the_delete_delay(own_server):
     server = stored(own_server, settings={**QUICK, "identity": {"delete_delay": "6s"}})
     server.stop()
     server.start()
@@ -221,10 +237,10 @@ def test_deletes_begin_some_time_after_a_start(own_server):
     server.s3().delete_object(Bucket="bucket", Key="kept-0")
     assert len(server.files()) == 3
     eventually(lambda: len(server.files()) == 2, FOUND_SECONDS, 0.1, "deletes never begin")
-    assert time.monotonic() - began > 3, "deletes began at once"
+    assert time.monotonic() - began > 3, "deletes began without the delay"
 
 
-def test_a_restored_catalog_is_found_within_the_hour(own_server):
+def test_restored_catalog_is_detected_within_the_hour(own_server):
     server = stored(own_server, settings=QUICK)
     server.stop()
     backup = server.folder / "backup.db"

@@ -1,4 +1,4 @@
-"""An idle instance leaves its database in peace: whoever pays for it by the hour wants it to sleep."""
+"""An idle instance sends few queries, so that a database that is paid by the hour can sleep."""
 
 import json
 import re
@@ -18,11 +18,11 @@ STATEMENT = re.compile(r"LOG: +(?:statement|execute [^:]+): (.*)")
 
 
 def statements(database):
-    """Everything that clients of a database that tells have asked so far."""
+    """Number of statements so far, from the statistics of the database."""
     return STATEMENT.findall((Path(database.folder) / "log").read_text())
 
 
-def test_an_idle_instance_asks_little(own_server, own_postgres):
+def test_idle_instance_sends_few_queries(own_server, own_postgres):
     catalog = PostgresCatalog(own_postgres.url)
     with psycopg.connect(catalog.url, autocommit=True) as connection:
         name = connection.execute("SELECT current_database()").fetchone()[0]
@@ -31,12 +31,12 @@ def test_an_idle_instance_asks_little(own_server, own_postgres):
     server.s3().create_bucket(Bucket="bucket")
     server.s3().put_object(Bucket="bucket", Key="key", Body=b"x")
     server.s3().delete_object(Bucket="bucket", Key="key")
-    # Every worker has run once, so that none of the rare ones has its first run within the window.
+    # Every worker has run once, so that no rare worker has its first run within the window.
     for worker in json.loads(server.admin("GET", "/admin/api/workers")[1])["items"]:
         server.run_worker(worker["name"])
     time.sleep(2)
     before = statements(own_postgres)
-    assert any("INSERT INTO worker_runs" in statement for statement in before), "the database tells"
+    assert any("INSERT INTO worker_runs" in statement for statement in before), "the database counts statements"
     time.sleep(WINDOW_SECONDS)
     asked = statements(own_postgres)[len(before) :]
     assert len(asked) <= STATEMENTS_MAX, asked

@@ -1,4 +1,4 @@
-"""Many instances on one PostgreSQL are one store: what one acknowledged, all show, and nothing leaks between them."""
+"""Several instances on one PostgreSQL act as one store: what one acknowledged, all show, and no bytes leak."""
 
 import os
 import signal
@@ -8,15 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from facts import body_of
 from polling import eventually
-from rest import settle
+from s3_checks import body_of
+from settled_state import settle
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(150)]
 
 FIRST_WRITERS = 100
-STORM_REQUESTS = 300
-CROWD = 50
+OVERWRITES = 300
+WRITERS = 50
 
 
 def test_every_instance_shows_what_another_acknowledged(instances):
@@ -52,7 +52,7 @@ def test_one_of_a_hundred_first_writers_wins(instances, count):
     with ThreadPoolExecutor(FIRST_WRITERS) as pool:
         statuses = dict(pool.map(write, range(FIRST_WRITERS)))
     winners = [number for number, status in statuses.items() if status == 200]
-    # A busy store may refuse a writer; it never lets two of them win.
+    # A busy store may refuse a writer; two writers never win.
     assert len(winners) == 1 and set(statuses.values()) <= {200, 409, 412, 503}, statuses
     for server in servers:
         assert server.s3().get_object(Bucket="bucket", Key="prize")["Body"].read() == body_of(500, winners[0])
@@ -66,8 +66,10 @@ def body_or_none(raw, path):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_a_storm_of_overwrites_ends_with_one_content_and_no_leak(instances, count):
-    patient = {"write_path": {"pending_intents": {"min_age": "5s", "reaper_tick": "100ms", "late_write_window": "300ms"}}}
+def test_concurrent_overwrites_leave_one_content_and_no_leak(instances, count):
+    patient = {
+        "write_path": {"pending_intents": {"min_age": "5s", "reaper_tick": "100ms", "late_write_window": "300ms"}}
+    }
     servers = instances(count, patient)
     raws = [server.raw() for server in servers]
 
@@ -78,13 +80,13 @@ def test_a_storm_of_overwrites_ends_with_one_content_and_no_leak(instances, coun
         return raws[number % count].request("PUT", key, body=body_of(2000, number)).status
 
     with ThreadPoolExecutor(16) as pool:
-        statuses = set(pool.map(write, range(STORM_REQUESTS)))
+        statuses = set(pool.map(write, range(OVERWRITES)))
     assert statuses <= {200, 204}, statuses
-    # The last word of the storm is a write.
+    # The last request is a write.
     assert raws[0].request("PUT", "/bucket/key-0", body=b"last").status == 200
     seen = [[body_or_none(raw, f"/bucket/key-{number}") for number in range(4)] for raw in raws]
     assert all(bodies == seen[0] for bodies in seen) and seen[0][0] == b"last"
-    assert set(seen[0][1:]) <= {None, *(body_of(2000, number) for number in range(STORM_REQUESTS))}
+    assert set(seen[0][1:]) <= {None, *(body_of(2000, number) for number in range(OVERWRITES))}
     settle(servers[0])
     located = servers[0].rows("SELECT count(*) FROM object_locations")[0][0]
     objects = servers[0].rows("SELECT count(*) FROM objects")[0][0]
@@ -97,7 +99,7 @@ def test_a_storm_of_overwrites_ends_with_one_content_and_no_leak(instances, coun
 
 
 def slow_put(server, path):
-    """A PUT whose body takes four seconds; its status, or None where the connection broke."""
+    """A PUT whose body takes four seconds; returns its status, or None if the connection broke."""
     raw = server.raw()
     target, headers, _ = raw.prepare("PUT", path, headers={"Content-Length": str(40 * 5000)})
 
@@ -112,7 +114,7 @@ def slow_put(server, path):
         return None
 
 
-def test_a_frozen_writer_commits_nothing_once_it_was_fenced(instances):
+def test_suspended_writer_cannot_commit_after_it_was_fenced(instances):
     frozen, other = instances(2)
     with ThreadPoolExecutor(1) as pool:
         upload = pool.submit(slow_put, frozen, "/bucket/late")
@@ -129,7 +131,7 @@ def test_a_frozen_writer_commits_nothing_once_it_was_fenced(instances):
     assert frozen.raw().request("GET", "/bucket/late").body == b"x"
 
 
-def test_a_killed_instance_leaves_its_work_to_the_others(instances):
+def test_other_instances_take_over_work_of_a_killed_one(instances):
     killed, other = instances(2)
     with ThreadPoolExecutor(1) as pool:
         upload = pool.submit(slow_put, killed, "/bucket/half")
@@ -140,18 +142,18 @@ def test_a_killed_instance_leaves_its_work_to_the_others(instances):
     assert other.files() == set()
 
 
-def test_overwrites_of_many_keys_do_not_wait_for_each_other_in_a_circle(instances):
+def test_concurrent_overwrites_of_many_keys_do_not_deadlock(instances):
     patient = {"write_path": {"pending_intents": {"min_age": "1m", "reaper_tick": "1m"}}}
     servers = instances(2, patient)
     raws = [server.raw() for server in servers]
 
     def write(number):
-        path = f"/bucket/key-{number % CROWD}"
+        path = f"/bucket/key-{number % WRITERS}"
         return raws[number % 2].request("PUT", path, body=body_of(500, number)).status
 
-    # Every write settles its own bytes and lets go of another's, booked anywhere.
-    with ThreadPoolExecutor(CROWD) as pool:
-        assert set(pool.map(write, range(5 * CROWD))) == {200}
+    # Every write commits its own bytes and releases those of another, on any quota row.
+    with ThreadPoolExecutor(WRITERS) as pool:
+        assert set(pool.map(write, range(5 * WRITERS))) == {200}
     settle(servers[0])
     deadlocks = servers[0].rows("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0][0]
     assert deadlocks == 0

@@ -1,4 +1,4 @@
-"""The AWS SDK for JavaScript: what applications in Node.js and browsers see of the protocol's details."""
+"""The AWS SDK for JavaScript: protocol details that applications in Node.js and browsers rely on."""
 
 import json
 import os
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from facts import PART_BYTES_MIN, etag_of, keys_of, read
 from polling import eventually
-from running import ROOT
+from s3_checks import PART_BYTES_MIN, etag_of, keys_of, read
+from server_process import ROOT
 from test_presigned import fetch
 
 SCRIPT = Path(__file__).with_name("javascript") / "operations.mjs"
@@ -82,7 +82,7 @@ def test_a_multipart_object_has_the_checksum_type_asked_for_at_create(run, bucke
     assert completed["ChecksumCRC32"] == head["ChecksumCRC32"] == attributes["Checksum"]["ChecksumCRC32"]
 
 
-def test_a_presigned_put_enforces_what_its_query_says(run, s3, bucket):
+def test_presigned_put_enforces_its_query_parameters(run, s3, bucket):
     """The SDK moves most headers into the query; those for encryption stay signed headers."""
     plain, tagged, by_default, encrypted = run(
         operation("PutObject", bucket, "plain", presign=True),
@@ -142,7 +142,7 @@ def test_listings_read_prefixes_and_empty_tokens(run, s3, bucket):
     assert first["Prefix"] == second["Prefix"] == "a\nb"
 
 
-def test_a_content_encoding_stays_as_it_was_sent(run, s3, bucket):
+def test_content_encoding_is_returned_unchanged(run, s3, bucket):
     _, head = run(
         operation("PutObject", bucket, "a", body="body", ContentEncoding="deflate, gzip"),
         operation("HeadObject", bucket, "a"),
@@ -151,7 +151,7 @@ def test_a_content_encoding_stays_as_it_was_sent(run, s3, bucket):
     assert read(s3, bucket, "a") == b"body"
 
 
-def test_what_is_not_supported_is_refused(run, s3, bucket):
+def test_unsupported_requests_are_refused(run, s3, bucket):
     owner, glacier, token = (
         *run(
             operation("PutObject", bucket, "a", body="x", ExpectedBucketOwner="123456789012"),

@@ -1,6 +1,6 @@
-"""SIGKILL at random moments: what was acknowledged is there, what was deleted stays gone, and nothing is left over.
+"""SIGKILL at random moments: acknowledged objects stay, deleted ones stay deleted, and no bytes leak.
 
-The order of requests and the moments of the kills follow a seed, which is printed; `S3O_SEED` repeats a run's plan.
+Requests and kills follow a seed, which is printed; `S3O_SEED` repeats them.
 `S3O_KILLS` changes the number of kills.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 from kill_load import BUCKET, Loader
 from kill_model import Model, digest_of
-from rest import QUICK, settle
+from settled_state import QUICK, settle
 
 KILLS = int(os.environ.get("S3O_KILLS", "50"))
 SEED = int(os.environ.get("S3O_SEED", str(random.SystemRandom().randrange(2**32))))
@@ -22,7 +22,7 @@ SETTLE_EVERY = 10
 
 
 def load_until_killed(server, model, dice):
-    """Runs the load, kills the server in the middle of it, and returns how many intents it left open."""
+    """Runs the load, kills the server during it, and returns the number of open intents."""
     stopping = threading.Event()
     faults = []
 
@@ -43,14 +43,14 @@ def load_until_killed(server, model, dice):
     stopping.set()
     for thread in threads:
         thread.join(30)
-        assert not thread.is_alive(), "a request outlived its server"
+        assert not thread.is_alive(), "a request did not end with its server"
     if faults:
         raise faults[0]
     return len(server.rows("SELECT 1 FROM pending_objects"))
 
 
 def reader(server):
-    """Reads one key: the digest of its body, or None where there is no object."""
+    """Reads one key: the digest of its body, or None if there is no object."""
     raw = server.raw()
     connection = raw.connect()
 
@@ -67,7 +67,7 @@ def reader(server):
 
 @pytest.mark.alone
 @pytest.mark.timeout(420)
-def test_kills_lose_nothing_bring_nothing_back_and_leave_nothing(own_server, capsys):
+def test_kills_lose_no_object_restore_none_and_leak_no_bytes(own_server, capsys):
     dice = random.Random(SEED)
     server = own_server(settings=QUICK).start()
     server.s3().create_bucket(Bucket=BUCKET)
@@ -91,11 +91,11 @@ def test_kills_lose_nothing_bring_nothing_back_and_leave_nothing(own_server, cap
     hit = sum(1 for count in met if count)
     with capsys.disabled():
         print(f"  {hit} of {KILLS} kills met an open intent; {model.summary()} (acknowledged+unknown?)")
-    assert hit * 2 >= KILLS, "too few kills met an open intent to show anything"
-    assert model.counts.get(("PUT", "acknowledged"), 0) >= KILLS, "too little load to show anything"
+    assert hit * 2 >= KILLS, "too few kills met an open intent for a meaningful result"
+    assert model.counts.get(("PUT", "acknowledged"), 0) >= KILLS, "too little load for a meaningful result"
     delete_all(server)
     settle(server)
-    assert server.files() == set(), "an emptied store keeps no bytes"
+    assert server.files() == set(), "bytes are left after all objects were deleted"
 
 
 def delete_all(server, bucket=BUCKET):

@@ -1,8 +1,8 @@
-"""Listings: byte order, pages that neither repeat nor skip, common prefixes once each, in V1 and V2."""
+"""Listings in V1 and V2: byte order, pages without repeats or gaps, each common prefix once."""
 
 import pytest
 
-from facts import body_of, etag_of, keys_of, refused
+from s3_checks import body_of, etag_of, keys_of, refused
 
 
 def fill(s3, bucket, keys):
@@ -23,7 +23,7 @@ def pages_v1(s3, bucket, **options):
         marker = page.get("NextMarker") or max(last)
 
 
-def test_keys_come_in_byte_order(s3, bucket):
+def test_keys_are_listed_in_byte_order(s3, bucket):
     keys = ["a", "a-b", "a/b", "a0", "B", "b", "Z", "~", "é", "日本", "\U0001f600", "ab", "a b"]
     fill(s3, bucket, keys)
     assert keys_of(s3, bucket) == sorted(keys, key=lambda key: key.encode())
@@ -39,7 +39,7 @@ def test_pages_neither_repeat_nor_skip(s3, bucket, page_size):
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 1000])
-def test_a_common_prefix_comes_once_whatever_the_page_size(s3, bucket, page_size):
+def test_common_prefix_is_listed_once_for_any_page_size(s3, bucket, page_size):
     fill(s3, bucket, ["a", "b/1", "b/2", "b/3", "b-", "c/1", "c/2/3", "d"])
     found = []
     pages = s3.get_paginator("list_objects_v2").paginate(
@@ -89,26 +89,26 @@ def test_start_after_excludes_its_own_key(s3, bucket):
     assert [entry["Key"] for entry in s3.list_objects(Bucket=bucket, Marker="b")["Contents"]] == ["c"]
 
 
-def test_no_keys_asked_is_an_empty_page_that_ends(s3, bucket):
+def test_max_keys_zero_returns_an_empty_complete_page(s3, bucket):
     fill(s3, bucket, ["a"])
     page = s3.list_objects_v2(Bucket=bucket, MaxKeys=0)
     assert (page["KeyCount"], page["IsTruncated"]) == (0, False)
 
 
-def test_a_page_that_just_fits_is_not_truncated(s3, bucket):
+def test_page_that_holds_all_keys_is_not_truncated(s3, bucket):
     fill(s3, bucket, ["a", "b"])
     page = s3.list_objects_v2(Bucket=bucket, MaxKeys=2)
     assert (page["IsTruncated"], page["KeyCount"], page["MaxKeys"]) == (False, 2, 2)
     assert "NextContinuationToken" not in page
 
 
-def test_more_than_a_thousand_keys_may_be_asked_for(raw, bucket):
+def test_max_keys_above_a_thousand_is_accepted(raw, bucket):
     answer = raw.request("GET", raw.path(bucket), query={"list-type": "2", "max-keys": "5000"})
     assert answer.status == 200
     assert answer.xml().findtext("MaxKeys") in ("1000", "5000"), "S3 shows its own bound, others echo what was asked"
 
 
-def test_the_owner_is_shown_when_it_is_asked_for(s3, bucket):
+def test_owner_is_listed_with_fetch_owner(s3, bucket):
     fill(s3, bucket, ["a"])
     assert "Owner" not in s3.list_objects_v2(Bucket=bucket)["Contents"][0]
     assert s3.list_objects_v2(Bucket=bucket, FetchOwner=True)["Contents"][0]["Owner"]["ID"]
@@ -142,7 +142,7 @@ def test_without_url_encoding_names_are_plain(raw, s3, bucket):
     assert [element.text for element in listing.iter("Key")] == ["a b+c&<d>"]
 
 
-def test_a_bucket_that_is_not_there_has_no_listing(s3):
+def test_listing_of_a_missing_bucket_is_404(s3):
     with refused("NoSuchBucket", 404):
         s3.list_objects_v2(Bucket="no-such-bucket-anywhere")
 

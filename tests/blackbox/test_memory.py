@@ -1,10 +1,10 @@
-"""Bodies stream: 1 GiB goes in and out while the server stays under 128 MiB resident."""
+"""Bodies are streamed: the server stays below 128 MiB resident memory while 1 GiB is written and read."""
 
 import hashlib
 
 import pytest
 
-from facts import body_of
+from s3_checks import body_of
 
 BLOCK_BYTES = 1024 * 1024
 BLOCKS = 1024
@@ -12,7 +12,7 @@ RESIDENT_KIB_MAX = 128 * 1024
 
 
 def blocks():
-    """1 GiB that does not repeat, cheaply: a block of noise, each time with another head."""
+    """1 GiB without repeats: one random block, each time with another beginning."""
     noise = bytearray(body_of(BLOCK_BYTES))
     for number in range(BLOCKS):
         noise[:8] = number.to_bytes(8, "big")
@@ -21,7 +21,7 @@ def blocks():
 
 @pytest.mark.alone
 @pytest.mark.timeout(240)
-def test_a_gibibyte_goes_in_and_out_in_little_memory(own_server):
+def test_one_gibibyte_is_transferred_in_bounded_memory(own_server):
     server = own_server().start()
     server.s3().create_bucket(Bucket="large")
     raw = server.raw()

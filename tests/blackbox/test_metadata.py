@@ -1,10 +1,10 @@
-"""What a client says about an object is what others read: system headers, user metadata, tags, overrides."""
+"""Metadata of objects: system headers, user metadata, tags and response overrides."""
 
 import datetime
 
 import pytest
 
-from facts import PART_BYTES_MIN, multipart, refused
+from s3_checks import PART_BYTES_MIN, multipart, refused
 
 EXPIRES = datetime.datetime(2030, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
 HEADERS = {
@@ -17,23 +17,23 @@ HEADERS = {
 }
 
 
-def assert_kept(answer):
+def assert_returned(answer):
     for name, value in HEADERS.items():
         if name != "Expires":
             assert answer[name] == value, name
     assert answer["ResponseMetadata"]["HTTPHeaders"]["expires"] == "Wed, 02 Jan 2030 03:04:05 GMT"
 
 
-def test_system_headers_are_kept(s3, bucket):
+def test_system_headers_are_stored_and_returned(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"x", **HEADERS)
-    assert_kept(s3.head_object(Bucket=bucket, Key="a"))
-    assert_kept(s3.get_object(Bucket=bucket, Key="a"))
+    assert_returned(s3.head_object(Bucket=bucket, Key="a"))
+    assert_returned(s3.get_object(Bucket=bucket, Key="a"))
 
 
-def test_system_headers_of_a_multipart_object_are_kept(s3, bucket):
+def test_system_headers_of_a_multipart_object_are_returned(s3, bucket):
     multipart(s3, bucket, "a", [b"p" * PART_BYTES_MIN, b"q"], Metadata={"m": "1"}, Tagging="t=1", **HEADERS)
     head = s3.head_object(Bucket=bucket, Key="a")
-    assert_kept(head)
+    assert_returned(head)
     assert head["Metadata"] == {"m": "1"}
     assert s3.get_object_tagging(Bucket=bucket, Key="a")["TagSet"] == [{"Key": "t", "Value": "1"}]
 
@@ -46,7 +46,7 @@ def test_an_object_without_a_type_gets_the_default_one(s3, raw, bucket):
     )
 
 
-def test_aws_chunked_is_not_kept_as_an_encoding(s3, raw, bucket):
+def test_aws_chunked_is_not_stored_as_encoding(s3, raw, bucket):
     answer = raw.put_chunked(
         raw.path(bucket, "a"),
         b"body",
@@ -57,12 +57,12 @@ def test_aws_chunked_is_not_kept_as_an_encoding(s3, raw, bucket):
     assert s3.head_object(Bucket=bucket, Key="a")["ContentEncoding"] == "gzip"
 
 
-def test_the_storage_class_is_kept_and_standard_is_silent(s3, bucket):
+def test_storage_class_standard_is_accepted(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"x", StorageClass="STANDARD")
     assert s3.head_object(Bucket=bucket, Key="a").get("StorageClass", "STANDARD") == "STANDARD"
 
 
-def test_user_metadata_is_kept_whatever_the_case_of_its_names(s3, bucket):
+def test_user_metadata_names_are_returned_in_lower_case(s3, bucket):
     metadata = {"simple": "value", "Upper-Case": "Value", "empty": "", "spaces": "a  b", "symbols": "=&;,%2F+"}
     s3.put_object(Bucket=bucket, Key="a", Body=b"x", Metadata=metadata)
     found = s3.head_object(Bucket=bucket, Key="a")["Metadata"]
@@ -94,7 +94,7 @@ def test_response_overrides_change_the_answer_only(s3, bucket, method):
     assert answer["ContentLanguage"] == "fr"
     assert answer["ContentType"] == "image/png"
     assert answer["ResponseMetadata"]["HTTPHeaders"]["expires"] == "Thu, 03 Jan 2030 03:04:05 GMT"
-    assert_kept(s3.head_object(Bucket=bucket, Key="a"))
+    assert_returned(s3.head_object(Bucket=bucket, Key="a"))
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -107,7 +107,7 @@ def test_response_overrides_add_no_headers(s3, raw, bucket, method, name):
     assert "set-cookie" not in answer.headers
 
 
-def test_metadata_beyond_ascii_comes_back_encoded(s3, raw, bucket, s3o_only):
+def test_non_ascii_metadata_is_returned_encoded(s3, raw, bucket, s3o_only):
     def alter(headers):
         headers["x-amz-meta-name"] = "é日".encode()
 
@@ -118,7 +118,7 @@ def test_metadata_beyond_ascii_comes_back_encoded(s3, raw, bucket, s3o_only):
     assert s3.get_object(Bucket=bucket, Key="b")["Metadata"] == {"name": "=?UTF-8?B?w6nml6U=?="}
 
 
-def test_object_tags_are_kept_counted_replaced_and_removed(s3, bucket):
+def test_object_tags_are_stored_counted_replaced_and_deleted(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"x", Tagging="one=1&two=a%20b%26")
 
     def tags():

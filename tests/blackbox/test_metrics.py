@@ -1,13 +1,13 @@
-"""The metrics that dashboards and alerts rely on: each by its name and labels, each with a text that says what it is."""
+"""The metrics that dashboards and alerts rely on: names, types, labels and help texts."""
 
 import re
 
 import pytest
 
-from facts import PART_BYTES_MIN, body_of, multipart, read
-from rest import QUICK, settle
+from s3_checks import PART_BYTES_MIN, body_of, multipart, read
+from settled_state import QUICK, settle
 
-# Name without the ending that counters carry, type, labels.
+# Name without the suffix of counters, type, labels.
 CONTRACT = {
     "s3o_requests": ("counter", {"operation", "status"}),
     "s3o_request_duration_seconds": ("histogram", {"operation"}),
@@ -70,7 +70,7 @@ def labels_of(text, name):
     return [set(re.findall(r'(\w+)="', labels)) for labels in samples]
 
 
-def some_of_everything(server):
+def cause_every_metric(server):
     s3 = server.s3()
     s3.put_object(Bucket="bucket", Key="kept", Body=body_of(1000))
     assert read(s3, "bucket", "kept") == body_of(1000)
@@ -80,8 +80,8 @@ def some_of_everything(server):
     settle(server)
 
 
-def test_every_metric_has_its_name_its_type_its_labels_and_a_help_text(server):
-    some_of_everything(server)
+def test_every_metric_has_name_type_labels_and_help_text(server):
+    cause_every_metric(server)
     text = page(server)
     for name, (kind, labels) in CONTRACT.items():
         helps = re.search(rf"^# HELP {name} (.+)$", text, re.MULTILINE)
@@ -92,15 +92,15 @@ def test_every_metric_has_its_name_its_type_its_labels_and_a_help_text(server):
         assert all(one == labels for one in found), f"{name}: labels {found}, expected {labels}"
 
 
-def test_every_status_is_there_before_it_happens(server):
+def test_every_status_is_exported_before_it_occurs(server):
     samples = server.metrics()
     for name, statuses in STATUSES.items():
         for status in statuses:
             assert samples[f'{name}{{status="{status}"}}'] == 0, f"{name} {status}"
 
 
-def test_what_is_counted_is_what_happened(server):
-    some_of_everything(server)
+def test_counters_match_the_requests(server):
+    cause_every_metric(server)
     samples = server.metrics()
     # Two objects and two parts.
     assert samples["s3o_pending_intents_enqueued_total"] == 4
@@ -114,7 +114,7 @@ def test_what_is_counted_is_what_happened(server):
     assert len(failures) == 2 and not any(failures.values()), failures
 
 
-def test_bytes_that_went_before_are_counted_apart(server):
+def test_absent_bytes_are_counted_separately(server):
     s3 = server.s3()
     s3.put_object(Bucket="bucket", Key="gone", Body=body_of(1000))
     [name] = server.files()
@@ -127,6 +127,6 @@ def test_bytes_that_went_before_are_counted_apart(server):
     assert samples['s3o_quota_orphan_bytes{backend="disk"}'] == 0
 
 
-def test_a_backend_without_a_limit_shows_none(own_server):
+def test_backend_without_a_quota_exports_no_limit(own_server):
     server = own_server().start()
     assert not labels_of(page(server), "s3o_quota_bytes_limit")

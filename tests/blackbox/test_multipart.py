@@ -1,16 +1,24 @@
-"""Multipart uploads: S3's checks on order, sizes, tags and owner, and an answer that can be asked for again."""
+"""Multipart uploads: S3's checks of order, sizes, ETags and upload ID, and a Complete that can be repeated."""
 
 import hashlib
 import threading
 
 import pytest
 
-from facts import PART_BYTES_MIN, body_of, etag_of, keys_of, multipart, read, refused
+from s3_checks import (
+    PART_BYTES_MIN,
+    body_of,
+    etag_of,
+    keys_of,
+    multipart,
+    read,
+    refused,
+)
 
 
 @pytest.fixture
 def upload(s3, bucket):
-    """An open upload, as the arguments that name it."""
+    """The arguments that identify an open upload."""
     answer = s3.create_multipart_upload(Bucket=bucket, Key="joined")
     return {"Bucket": bucket, "Key": "joined", "UploadId": answer["UploadId"]}
 
@@ -42,7 +50,7 @@ def test_parts_join_in_order_under_s3s_etag(s3, bucket):
     assert (head["ContentType"], head["Metadata"]) == ("text/x", {"who": "me"})
 
 
-def test_an_open_upload_is_no_object(s3, upload):
+def test_open_upload_is_not_listed_as_an_object(s3, upload):
     put(s3, upload, 1, b"part")
     assert keys_of(s3, upload["Bucket"]) == []
     with refused("NoSuchKey", 404):
@@ -62,7 +70,7 @@ def test_a_part_sent_again_replaces_the_first(s3, upload):
     assert read(s3, upload["Bucket"], "joined") == b"second"
 
 
-def test_parts_that_complete_does_not_list_are_left_out(s3, upload):
+def test_unlisted_parts_are_not_in_the_object(s3, upload):
     kept = put(s3, upload, 1, b"kept")
     put(s3, upload, 2, b"left out")
     complete(s3, upload, [kept])
@@ -116,7 +124,7 @@ def test_a_replayed_complete_gets_the_same_answer(s3, upload, s3o_only):
     assert read(s3, upload["Bucket"], "joined") == b"later", "a replay must not bring the old object back"
 
 
-def test_an_aborted_upload_is_gone(s3, upload):
+def test_aborted_upload_does_not_exist(s3, upload):
     part = put(s3, upload, 1, b"part")
     assert s3.abort_multipart_upload(**upload)["ResponseMetadata"]["HTTPStatusCode"] == 204
     for act in (
@@ -158,9 +166,7 @@ def test_parts_are_listed_in_pages(s3, upload):
 def test_open_uploads_are_listed_in_pages_by_key_and_prefix(s3, bucket):
     made = [(key, s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]) for key in ("a", "b/1", "b/1", "c")]
     found = []
-    for page in s3.get_paginator("list_multipart_uploads").paginate(
-        Bucket=bucket, PaginationConfig={"PageSize": 1}
-    ):
+    for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, PaginationConfig={"PageSize": 1}):
         found += [(entry["Key"], entry["UploadId"]) for entry in page.get("Uploads", [])]
     assert [key for key, _ in found] == ["a", "b/1", "b/1", "c"]
     assert sorted(found) == sorted(made)
@@ -169,7 +175,7 @@ def test_open_uploads_are_listed_in_pages_by_key_and_prefix(s3, bucket):
     assert {entry["Key"] for entry in s3.list_multipart_uploads(Bucket=bucket, Prefix="b")["Uploads"]} == {"b/1"}
 
 
-def test_of_complete_and_abort_at_once_only_one_wins(s3, bucket):
+def test_only_one_of_concurrent_complete_and_abort_succeeds(s3, bucket):
     for attempt in range(5):
         names = {"Bucket": bucket, "Key": f"k{attempt}"}
         names["UploadId"] = s3.create_multipart_upload(**names)["UploadId"]

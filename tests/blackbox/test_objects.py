@@ -1,4 +1,4 @@
-"""PUT, GET, HEAD and DELETE tell one story: same bytes, ETag, size and date, whichever way they are asked."""
+"""PUT, GET, HEAD and DELETE agree on bytes, ETag, size and date."""
 
 import concurrent.futures
 import hashlib
@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from facts import body_of, etag_of, keys_of, read, refused
+from s3_checks import body_of, etag_of, keys_of, read, refused
 
-# Reads whose object was replaced between their first and their last byte, at the least.
+# Minimum number of reads whose object was replaced between their first and their last byte.
 OVERLAPPING_READS = 20
 
 
@@ -42,7 +42,7 @@ def test_dates_do_not_change_when_an_object_is_read(s3, bucket):
     assert s3.list_objects_v2(Bucket=bucket)["Contents"][0]["LastModified"] == first
 
 
-def test_the_last_overwrite_is_what_is_read(s3, bucket):
+def test_read_returns_the_last_overwrite(s3, bucket):
     for version in range(5):
         s3.put_object(Bucket=bucket, Key="object", Body=body_of(100 + version, version))
     assert read(s3, bucket, "object") == body_of(104, 4)
@@ -57,7 +57,7 @@ def test_an_overwrite_replaces_metadata_as_a_whole(s3, bucket):
     assert head["ContentType"] != "text/plain"
 
 
-def test_a_deleted_object_is_gone_from_get_head_and_list(s3, bucket):
+def test_deleted_object_is_absent_from_get_head_and_list(s3, bucket):
     s3.put_object(Bucket=bucket, Key="object", Body=b"x")
     answer = s3.delete_object(Bucket=bucket, Key="object")
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 204
@@ -68,7 +68,7 @@ def test_a_deleted_object_is_gone_from_get_head_and_list(s3, bucket):
     assert keys_of(s3, bucket) == []
 
 
-def test_deleting_what_is_not_there_succeeds(s3, bucket):
+def test_delete_of_a_missing_object_succeeds(s3, bucket):
     assert s3.delete_object(Bucket=bucket, Key="never")["ResponseMetadata"]["HTTPStatusCode"] == 204
 
 
@@ -95,7 +95,7 @@ def test_a_quiet_delete_reports_only_errors(s3, bucket):
     assert keys_of(s3, bucket) == []
 
 
-def test_a_thousand_keys_go_in_one_request(s3, bucket):
+def test_one_request_deletes_a_thousand_keys(s3, bucket):
     for number in range(20):
         s3.put_object(Bucket=bucket, Key=f"k{number:04}", Body=b"x")
     keys = [{"Key": f"k{number:04}"} for number in range(1000)]
@@ -114,7 +114,7 @@ def test_attributes_name_size_etag_and_storage_class(s3, bucket):
     assert answer["StorageClass"] == "STANDARD"
 
 
-def test_every_answer_carries_a_request_id_of_its_own(s3, bucket, s3o_only):
+def test_every_answer_has_a_unique_request_id(s3, bucket, s3o_only):
     answers = [s3.list_objects_v2(Bucket=bucket), s3.put_object(Bucket=bucket, Key="a", Body=b"x")]
     answers += [s3.head_object(Bucket=bucket, Key="a"), s3.delete_object(Bucket=bucket, Key="a")]
     ids = {answer["ResponseMetadata"]["HTTPHeaders"]["x-amz-request-id"] for answer in answers}
@@ -138,7 +138,7 @@ def test_a_reader_sees_one_whole_version_while_others_overwrite(server, s3, buck
         while not is_done():
             answer = s3.get_object(Bucket=bucket, Key="object")
             first = answer["Body"].read(1)
-            # Once another version is there, the rest of this one is read beside its removal.
+            # After an overwrite, the rest of this version is read while its bytes are being deleted.
             is_replaced = s3.head_object(Bucket=bucket, Key="object")["ETag"] != answer["ETag"]
             if first + answer["Body"].read() != bodies[answer["ETag"]]:
                 torn.append(answer["ETag"])
@@ -152,7 +152,7 @@ def test_a_reader_sees_one_whole_version_while_others_overwrite(server, s3, buck
     assert len(overlapping) >= OVERLAPPING_READS, "too few reads met an overwrite"
 
 
-def test_a_client_that_hangs_up_leaves_the_old_object(s3, raw, bucket):
+def test_disconnected_upload_leaves_the_old_object(s3, raw, bucket):
     s3.put_object(Bucket=bucket, Key="object", Body=b"old")
     target, headers, _ = raw.prepare("PUT", raw.path(bucket, "object"), headers={"Content-Length": "100000"})
     connection = raw.connect()
@@ -163,7 +163,7 @@ def test_a_client_that_hangs_up_leaves_the_old_object(s3, raw, bucket):
     assert keys_of(s3, bucket) == ["object"]
 
 
-def test_a_put_that_waits_for_100_continue_is_told_to_go_on(raw, s3, bucket):
+def test_put_with_expect_gets_100_continue(raw, s3, bucket):
     body = body_of(10_000)
     target, headers, _ = raw.prepare("PUT", raw.path(bucket, "object"), headers={"Content-Length": str(len(body))})
     headers["Expect"] = "100-continue"

@@ -1,17 +1,17 @@
-"""Presigned URLs: good for what was signed, for as long as was signed, and for nothing else."""
+"""Presigned URLs: valid only for the signed request and the signed time."""
 
 import http.client
 from urllib.parse import urlsplit
 
 import pytest
 
-from facts import body_of, keys_of, read
 from polling import eventually
 from raw_client import Answer, assert_refused
+from s3_checks import body_of, keys_of, read
 
 
 def fetch(url, method="GET", body=None, headers=None):
-    """Follows the URL to the letter: no normalising, no headers of a library."""
+    """Requests exactly this URL: no normalisation, no library headers."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
     try:
@@ -28,7 +28,7 @@ def presign(s3, method, bucket, key, seconds=60, **options):
 
 
 @pytest.mark.parametrize("key", ["plain", "a b+c%2F~é", "a//b", "../x"])
-def test_a_presigned_url_puts_and_gets(s3, bucket, key):
+def test_presigned_urls_put_and_get(s3, bucket, key):
     body = body_of(5000)
     assert fetch(presign(s3, "put_object", bucket, key), "PUT", body).status == 200
     answer = fetch(presign(s3, "get_object", bucket, key))
@@ -44,7 +44,7 @@ def test_a_presigned_url_carries_overrides(s3, bucket):
     assert answer.headers["content-disposition"] == 'attachment; filename="b c"'
 
 
-def test_a_presigned_url_does_not_outlive_its_time(s3, bucket):
+def test_expired_presigned_url_is_refused(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"x")
     url = presign(s3, "get_object", bucket, "a", seconds=1)
     answer = eventually(lambda: (found := fetch(url)).status != 200 and found, 5, 0.2)
@@ -69,7 +69,7 @@ def test_a_changed_presigned_url_is_refused(s3, bucket, change):
     assert_refused(fetch(change(url)), 403, "SignatureDoesNotMatch")
 
 
-def test_a_presigned_get_does_not_put_or_delete(s3, bucket):
+def test_presigned_get_cannot_put_or_delete(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a", Body=b"x")
     url = presign(s3, "get_object", bucket, "a")
     assert fetch(url, "PUT", b"y").status == 403
@@ -80,7 +80,7 @@ def test_a_presigned_get_does_not_put_or_delete(s3, bucket):
 @pytest.mark.parametrize(
     "written", ["X-Amz-SignedHeaders", "X-Amz-Signed%48eaders", "%58%2DAmz%2DSignedHeaders"], ids=["plain", "H", "X-"]
 )
-def test_a_presigned_put_does_not_copy_however_its_parameters_are_written(s3, bucket, written):
+def test_presigned_put_does_not_accept_an_unsigned_copy_source(s3, bucket, written):
     s3.put_object(Bucket=bucket, Key="secret", Body=b"x")
     url = presign(s3, "put_object", bucket, "stolen").replace("X-Amz-SignedHeaders", written)
     answer = fetch(url, "PUT", b"", headers={"x-amz-copy-source": f"{bucket}/secret"})
@@ -88,7 +88,7 @@ def test_a_presigned_put_does_not_copy_however_its_parameters_are_written(s3, bu
     assert keys_of(s3, bucket) == ["secret"]
 
 
-def test_a_week_is_the_longest_time(s3, bucket):
+def test_presigned_urls_are_valid_for_at_most_a_week(s3, bucket):
     answer = fetch(presign(s3, "get_object", bucket, "a", seconds=8 * 24 * 3600))
     assert_refused(answer, 400, "AuthorizationQueryParametersError")
 

@@ -7,8 +7,8 @@ import zlib
 import pytest
 
 import signing
-from facts import body_of, keys_of, read, refused
 from raw_client import assert_refused
+from s3_checks import body_of, keys_of, read, refused
 from test_presigned import fetch
 
 BODY = body_of(5000)
@@ -18,7 +18,7 @@ SHA256 = base64.b64encode(hashlib.sha256(BODY).digest()).decode()
 
 
 def presigned(raw, method, path, parameters):
-    """A URL whose signature covers these parameters, as SDKs make it that move headers into the query."""
+    """A URL whose signature covers these parameters, as created by SDKs that move headers into the query."""
     stamp = signing.timestamp()
     signature = signing.Signature(raw.credentials, stamp)
     host = f"{raw.host}:{raw.port}"
@@ -73,7 +73,7 @@ def test_parameters_are_applied_like_headers(raw, s3, bucket, put):
     ],
     ids=lambda value: value if isinstance(value, str) else ",".join(value),
 )
-def test_a_parameter_that_does_not_hold_is_refused(s3, bucket, put, parameters, code):
+def test_parameter_with_a_wrong_value_is_refused(s3, bucket, put, parameters, code):
     assert_refused(put(**parameters), 400, code)
     assert keys_of(s3, bucket) == []
 
@@ -108,7 +108,7 @@ def test_parameters_in_the_query_that_agree_with_the_body_are_accepted(put):
     assert put(X_Amz_Content_Sha256=hashlib.sha256(BODY).hexdigest()).status == 200
 
 
-def test_a_header_does_not_overrule_its_parameter(s3, bucket, put, s3o_only):
+def test_header_cannot_override_its_parameter(s3, bucket, put, s3o_only):
     other = base64.b64encode(zlib.crc32(b"other").to_bytes(4, "big")).decode()
     answer = put(b"other", {"x-amz-checksum-crc32": other}, x_amz_checksum_crc32=CRC32)
     assert_refused(answer, 400, "InvalidRequest")
@@ -145,7 +145,7 @@ def test_a_presigned_range_that_is_ignored_keeps_its_parameters(raw, s3, bucket)
     assert_refused(fetch(url, headers={"Range": "bytes=0-1,4-5"}), 403, "AccessDenied")
 
 
-def test_another_bucket_owner_than_the_one_expected_is_denied(raw, s3, bucket, put, s3o_only):
+def test_unexpected_bucket_owner_is_denied(raw, s3, bucket, put, s3o_only):
     with refused("AccessDenied", 403):
         s3.put_object(Bucket=bucket, Key="a", Body=b"x", ExpectedBucketOwner="123456789012")
     assert_refused(put(x_amz_expected_bucket_owner="123456789012"), 403, "AccessDenied")
@@ -153,9 +153,7 @@ def test_another_bucket_owner_than_the_one_expected_is_denied(raw, s3, bucket, p
     owner = s3.get_bucket_acl(Bucket=bucket)["Owner"]["ID"]
     s3.put_object(Bucket=bucket, Key="a", Body=b"x", ExpectedBucketOwner=owner)
     with refused("AccessDenied", 403):
-        s3.copy_object(
-            Bucket=bucket, Key="b", CopySource=f"{bucket}/a", ExpectedSourceBucketOwner="123456789012"
-        )
+        s3.copy_object(Bucket=bucket, Key="b", CopySource=f"{bucket}/a", ExpectedSourceBucketOwner="123456789012")
     for call in (s3.delete_object, s3.get_object_tagging):
         with refused("AccessDenied", 403):
             call(Bucket=bucket, Key="a", ExpectedBucketOwner="123456789012")
@@ -183,7 +181,7 @@ def test_a_storage_class_other_than_standard_is_refused(s3, bucket, name, s3o_on
 
 @pytest.mark.parametrize("mode", [signing.SIGNED_CHUNKS_TRAILER, signing.UNSIGNED_CHUNKS_TRAILER])
 def test_two_trailers_of_one_name_are_refused(raw, s3, bucket, mode):
-    """The first value is right and the last wrong, or the other way round; either would pass alone somewhere."""
+    """One value is right and the other wrong, in both orders."""
     trailer = f"x-amz-checksum-crc32:{CRC32}\r\n".encode()
     for extra in (f"x-amz-checksum-crc32:{EMPTY_CRC32}\r\n", f"X-Amz-Checksum-Crc32:{CRC32}\r\n"):
         for doubled in (trailer + extra.encode(), extra.encode() + trailer):

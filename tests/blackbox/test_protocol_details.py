@@ -1,4 +1,4 @@
-"""Details of the protocol in which clients rely on exactly what S3 answers."""
+"""Protocol details in which clients rely on the exact answer of S3."""
 
 import datetime
 import hashlib
@@ -7,9 +7,9 @@ from email.utils import format_datetime
 import pytest
 
 import signing
-from facts import PART_BYTES_MIN, body_of, etag_of, keys_of, multipart, read
 from polling import eventually
 from raw_client import assert_refused
+from s3_checks import PART_BYTES_MIN, body_of, etag_of, keys_of, multipart, read
 from test_presigned import fetch, presign
 
 PARTS = [body_of(PART_BYTES_MIN, "first"), body_of(1000, "last")]
@@ -99,7 +99,7 @@ def test_an_empty_content_md5_is_an_invalid_digest(raw, s3, bucket):
 
 
 def signed_with_date(raw, method, path, text, stamp, body=b"", signed=True):
-    """A request whose time is in `Date` alone; `signed` says whether that header is among the signed ones."""
+    """A request with only a `Date` header; `signed` decides whether that header is signed."""
     payload_hash = hashlib.sha256(body).hexdigest()
     headers = {"Host": f"{raw.host}:{raw.port}", "x-amz-content-sha256": payload_hash}
     names = {"host": headers["Host"], "x-amz-content-sha256": payload_hash, **({"date": text} if signed else {})}
@@ -117,7 +117,7 @@ def signed_with_date(raw, method, path, text, stamp, body=b"", signed=True):
     return raw.send(method, path, headers, [body] if body else [])
 
 
-def test_a_signed_date_header_serves_where_x_amz_date_is_missing(raw, s3, bucket):
+def test_signed_date_header_replaces_x_amz_date(raw, s3, bucket):
     now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
     path, http_date, stamp = raw.path(bucket, "a"), format_datetime(now, usegmt=True), signing.timestamp(now)
     assert signed_with_date(raw, "PUT", path, http_date, stamp, b"body").status == 200
@@ -125,7 +125,7 @@ def test_a_signed_date_header_serves_where_x_amz_date_is_missing(raw, s3, bucket
     assert signed_with_date(raw, "GET", path, stamp, stamp).body == b"body"
 
 
-def test_a_date_header_that_is_old_unsigned_or_no_date_does_not_serve(raw, bucket):
+def test_old_unsigned_or_invalid_date_header_is_refused(raw, bucket):
     now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
     path, http_date, stamp = raw.path(bucket, "a"), format_datetime(now, usegmt=True), signing.timestamp(now)
     assert_refused(signed_with_date(raw, "GET", path, http_date, stamp, signed=False), 403, "AccessDenied")
@@ -139,7 +139,7 @@ def test_a_date_header_that_is_old_unsigned_or_no_date_does_not_serve(raw, bucke
 
 
 @pytest.mark.parametrize("prefix", ["a\nb", "a\tb", "a\x7fb", "a\x85b", "a b", "ü"], ids=repr)
-def test_both_listings_give_a_prefix_back_as_it_was_asked_for(s3, bucket, prefix):
+def test_both_listings_return_the_requested_prefix(s3, bucket, prefix):
     keys = [f"{prefix}/1", f"{prefix}/2"]
     for key in keys:
         s3.put_object(Bucket=bucket, Key=key, Body=b"")
@@ -151,11 +151,11 @@ def test_both_listings_give_a_prefix_back_as_it_was_asked_for(s3, bucket, prefix
         assert [entry["Prefix"] for entry in rolled_up["CommonPrefixes"]] == [f"{prefix}/"]
 
 
-def test_a_first_version_listing_lists_below_a_prefix_that_xml_cannot_carry(s3, bucket):
+def test_list_objects_v1_accepts_a_prefix_that_xml_cannot_represent(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a\x01/b", Body=b"")
     answer = s3.list_objects(Bucket=bucket, Prefix="a\x01")
     assert [entry["Key"] for entry in answer["Contents"]] == ["a\x01/b"]
-    # boto3 decodes every name of this listing but the prefix, and XML has no way to write this character.
+    # boto3 decodes every name in this listing except the prefix, and XML cannot represent this character.
     assert answer["Prefix"] == "a%01"
 
 
@@ -186,7 +186,7 @@ def test_an_empty_continuation_token_lists_all_buckets(s3, bucket):
         ("x-aws-chunked", "x-aws-chunked"),
     ],
 )
-def test_of_a_content_encoding_only_aws_chunked_is_removed(raw, s3, bucket, sent, kept):
+def test_only_aws_chunked_is_removed_from_content_encoding(raw, s3, bucket, sent, kept):
     path = raw.path(bucket, "a")
     if "aws-chunked" in sent.lower().replace("x-", ""):
         answer = raw.put_chunked(path, b"body", signing.SIGNED_CHUNKS, headers={"Content-Encoding": sent})

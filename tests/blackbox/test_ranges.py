@@ -2,7 +2,7 @@
 
 import pytest
 
-from facts import PART_BYTES_MIN, body_of, multipart, read, refused
+from s3_checks import PART_BYTES_MIN, body_of, multipart, read, refused
 
 BODY = body_of(1000)
 RANGES = {
@@ -23,7 +23,7 @@ def whole(s3, bucket):
 
 
 @pytest.mark.parametrize("range_", RANGES)
-def test_a_range_gives_exactly_its_bytes(s3, whole, range_):
+def test_range_returns_exactly_its_bytes(s3, whole, range_):
     start, end = RANGES[range_]
     answer = s3.get_object(Bucket=whole, Key="whole", Range=range_)
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 206
@@ -44,7 +44,7 @@ def test_a_range_past_the_end_is_refused(s3, whole, range_):
 
 
 @pytest.mark.parametrize("range_", ["bytes=a-b", "lines=1-2"])
-def test_a_range_that_makes_no_sense_is_ignored(raw, whole, range_):
+def test_malformed_range_is_ignored(raw, whole, range_):
     answer = raw.request("GET", raw.path(whole, "whole"), headers={"Range": range_})
     assert (answer.status, answer.body) == (200, BODY)
 
@@ -60,13 +60,13 @@ def test_a_range_that_makes_no_sense_is_ignored(raw, whole, range_):
         ("bytes=0-1,4-5", 200, BODY),
     ],
 )
-def test_a_range_of_odd_numbers_is_taken_for_what_it_means(raw, whole, range_, status, body, s3o_only):
+def test_unusual_but_valid_ranges_are_applied(raw, whole, range_, status, body, s3o_only):
     answer = raw.request("GET", raw.path(whole, "whole"), headers={"Range": range_})
     assert answer.status == status, answer
     assert body is None or answer.body == body
 
 
-def test_any_range_of_an_empty_object_is_past_its_end(s3, bucket):
+def test_every_range_of_an_empty_object_is_416(s3, bucket):
     s3.put_object(Bucket=bucket, Key="empty", Body=b"")
     with refused("InvalidRange", 416):
         s3.get_object(Bucket=bucket, Key="empty", Range="bytes=0-0")

@@ -1,10 +1,10 @@
-"""README's commands, run as a new user runs them: block after block, in one folder and one shell environment.
+"""Runs the commands of the README as a new user would: block by block, in one folder and one shell environment.
 
-Four things differ from typing them:
-- `make run` and `s3o serve` go on until the next one of them; both start the binary under test (`S3O_BIN`) instead of building one.
+There are four differences:
+- `make run` and `s3o serve` run until the next one of them starts; both start the binary under test (`S3O_BIN`).
 - The ports 9000 and 9001 are replaced by free ones.
-- The lines that the first start prints are pasted: its `export` lines become the environment of the blocks that follow.
-- Blocks that only call other `make` targets are left out: those are the project's own tests.
+- The `export` lines that the first start prints are added to the environment of the following blocks.
+- Blocks that only call other `make` targets are skipped: those are the project's own tests.
 """
 
 import os
@@ -18,7 +18,7 @@ import yaml
 
 from polling import eventually
 from ports import free_ports
-from running import ROOT, binary
+from server_process import ROOT, binary
 
 SECONDS = 60
 START_LINE = re.compile(r"^(make run|s3o serve)\b")
@@ -30,7 +30,7 @@ def blocks():
 
 
 class NewUser:
-    """A folder, a PATH with `s3o`, and the server that was started last."""
+    """A folder, a PATH with `s3o`, and the last started server."""
 
     def __init__(self, folder):
         self.home = folder / "home"
@@ -50,7 +50,7 @@ class NewUser:
         return text
 
     def shell(self, text):
-        """Runs lines as bash does for a user, and keeps the variables that they export."""
+        """Runs lines in bash and keeps the variables that they export."""
         script = f"set -e\n{self.with_ports(text)}\nenv -0 > ../environment\n"
         done = subprocess.run(
             ["bash", "-c", script], cwd=self.home, env=self.environment, capture_output=True, text=True, timeout=SECONDS
@@ -95,7 +95,7 @@ class NewUser:
             assert self.server.wait(SECONDS) == 0
 
     def run(self, text):
-        """One block of shell lines; a line that serves splits it."""
+        """Runs one block of shell lines; a line that starts a server splits it."""
         output, lines = "", []
         for line in text.splitlines():
             if START_LINE.match(line):
@@ -145,12 +145,15 @@ def test_every_configuration_of_the_readme_is_valid(tmp_path):
         path.write_text(text)
         assert "backends" in yaml.safe_load(text)
         done = subprocess.run(
-            [binary(), "validate", "--config", path], env={**os.environ, **variables}, capture_output=True, timeout=SECONDS
+            [binary(), "validate", "--config", path],
+            env={**os.environ, **variables},
+            capture_output=True,
+            timeout=SECONDS,
         )
         assert done.returncode == 0, done
 
 
-def test_the_first_screen_says_how_many_copies_there_are_and_what_losing_the_catalog_means():
+def test_readme_starts_with_the_single_copy_and_catalog_warnings():
     for name in ("README.md", "docs/operations.md"):
         first_screen = "\n".join((ROOT / name).read_text().splitlines()[:30])
         assert "Each object has one copy today" in first_screen, name

@@ -1,4 +1,4 @@
-"""Writes that were cut off: what is proven whole is finished, everything else goes, and nothing is left over."""
+"""Interrupted writes: verified complete ones are promoted, all others are dropped, and no bytes are left."""
 
 import base64
 import hashlib
@@ -10,22 +10,22 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 import seaweed
 from catalogs import PostgresCatalog
-from facts import body_of, keys_of, read, refused
-from gatekeeper import Gatekeeper
 from polling import eventually
-from rest import QUICK, settle, stored
+from refusing_proxy import RefusingProxy
+from s3_checks import body_of, keys_of, read, refused
+from settled_state import QUICK, settle, stored
 
 BODY = body_of(3000, "cut off")
 SHA256 = base64.b64encode(hashlib.sha256(BODY).digest()).decode()
 
 
 @pytest.fixture
-def gate():
-    keeper = Gatekeeper(seaweed.fresh_bucket()["endpoint"])
-    yield keeper
-    keeper.speak()
-    if not keeper.is_shut:
-        keeper.shut()
+def proxy():
+    refusing = RefusingProxy(seaweed.fresh_bucket()["endpoint"])
+    yield refusing
+    refusing.restore_answers()
+    if not refusing.is_down:
+        refusing.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -34,32 +34,32 @@ def database(request):
 
 
 @pytest.fixture
-def server(own_server, gate, database):
-    backend = {**seaweed.fresh_bucket(), "endpoint": gate.endpoint}
+def server(own_server, proxy, database):
+    backend = {**seaweed.fresh_bucket(), "endpoint": proxy.endpoint}
     server = own_server(backend=backend, settings=QUICK, catalog=database).start()
     server.s3().create_bucket(Bucket="bucket")
     return server
 
 
-def cut_off(server, gate, key, **options):
-    """A PUT whose bytes are on the store when the server is killed, before anybody heard of them."""
-    gate.fall_silent(key)
+def interrupt_put(server, proxy, key, **options):
+    """Kills the server when the bytes of a PUT are on the store and the answer is still missing."""
+    proxy.drop_put_answers(key)
 
     def put():
-        # The client sees a broken connection: it cannot know.
+        # The client sees a broken connection and does not know the outcome.
         with pytest.raises((BotoCoreError, ClientError)):
             server.s3().put_object(Bucket="bucket", Key=key, Body=BODY, **options)
 
     client = threading.Thread(target=put)
     client.start()
-    assert gate.withheld.wait(20), "the bytes did not arrive"
+    assert proxy.answer_dropped.wait(20), "the bytes did not arrive"
     server.kill()
-    gate.speak()
+    proxy.restore_answers()
     client.join()
 
 
 def recovered(server):
-    """Lets the reaper do its work; returns how many writes came to which end."""
+    """Runs the reaper; returns the number of writes per outcome."""
     report = server.run_worker("pending_reaper")
     items = report["items"]
 
@@ -67,7 +67,7 @@ def recovered(server):
         items.update(server.run_worker("pending_reaper")["items"])
         return not server.rows("SELECT 1 FROM pending_objects")
 
-    eventually(resolved, 20, 0.05, "intents are left")
+    eventually(resolved, 20, 0.05, "unresolved intents are left")
     return items
 
 
@@ -76,10 +76,10 @@ def events(server, name):
     return [line for line in map(json.loads, lines) if line["event"] == name]
 
 
-def test_a_whole_write_is_finished_with_all_it_was_sent_with(server, gate):
+def test_complete_write_is_promoted_with_its_metadata(server, proxy):
     tags, metadata = "colour=blue", {"who": "me"}
     sent = {"ContentType": "text/plain", "Metadata": metadata, "Tagging": tags, "ChecksumSHA256": SHA256}
-    cut_off(server, gate, "whole", **sent)
+    interrupt_put(server, proxy, "whole", **sent)
     server.start()
     with refused("404"):
         server.s3().head_object(Bucket="bucket", Key="whole")
@@ -93,13 +93,18 @@ def test_a_whole_write_is_finished_with_all_it_was_sent_with(server, gate):
     settle(server)
     assert server.metrics()['s3o_pending_intents_resolved_total{status="promoted"}'] == 1
     [event] = events(server, "pending_reaper.promoted")
-    assert (event["bucket"], event["key"], event["size_bytes"], event["actor"]) == ("bucket", "whole", 3000, "pending_reaper")
+    assert (event["bucket"], event["key"], event["size_bytes"], event["actor"]) == (
+        "bucket",
+        "whole",
+        3000,
+        "pending_reaper",
+    )
     assert event["run_id"] and event["backend"] and event["physical_key"]
 
 
 @pytest.mark.parametrize("change", ["overwrite", "delete"])
-def test_a_later_change_wins(server, gate, change):
-    cut_off(server, gate, "later", ChecksumSHA256=SHA256)
+def test_later_change_supersedes_an_interrupted_write(server, proxy, change):
+    interrupt_put(server, proxy, "later", ChecksumSHA256=SHA256)
     server.start()
     if change == "overwrite":
         server.s3().put_object(Bucket="bucket", Key="later", Body=b"newer")
@@ -114,12 +119,12 @@ def test_a_later_change_wins(server, gate, change):
     assert len(events(server, "pending_reaper.superseded")) == 1
 
 
-def test_rollback_gives_a_whole_write_up(server, gate):
+def test_rollback_drops_a_complete_write(server, proxy):
     server.stop()
     server.config["write_path"] = json.loads(json.dumps(server.config["write_path"]))
     server.config["write_path"]["pending_intents"]["recovery"] = "rollback"
     server.start()
-    cut_off(server, gate, "rolled-back", ChecksumSHA256=SHA256)
+    interrupt_put(server, proxy, "rolled-back", ChecksumSHA256=SHA256)
     server.start()
     recovered(server)
     settle(server)
@@ -127,8 +132,8 @@ def test_rollback_gives_a_whole_write_up(server, gate):
     assert [event["key"] for event in events(server, "pending_reaper.dropped")] == ["rolled-back"]
 
 
-def test_bytes_that_are_not_what_was_declared_are_dropped(server, gate):
-    cut_off(server, gate, "swapped", ChecksumSHA256=SHA256)
+def test_bytes_that_do_not_match_their_digest_are_dropped(server, proxy):
+    interrupt_put(server, proxy, "swapped", ChecksumSHA256=SHA256)
     [(key,)] = server.rows("SELECT physical_key FROM pending_objects")
     backend = server.config["backends"][0]
     store = seaweed.connect(backend["endpoint"])
@@ -141,23 +146,23 @@ def test_bytes_that_are_not_what_was_declared_are_dropped(server, gate):
     assert "declared" in event["why"]
 
 
-def test_what_nobody_can_tell_waits_for_the_store(server, gate):
-    cut_off(server, gate, "unclear", ChecksumSHA256=SHA256)
-    gate.shut()
+def test_unknown_outcome_waits_for_the_store(server, proxy):
+    interrupt_put(server, proxy, "unclear", ChecksumSHA256=SHA256)
+    proxy.stop()
     server.start()
     ambiguous = lambda: server.metrics()['s3o_pending_intents_resolved_total{status="ambiguous"}']
-    eventually(lambda: server.run_worker("pending_reaper") and ambiguous(), 20, 0.05, "nothing is ambiguous")
+    eventually(lambda: server.run_worker("pending_reaper") and ambiguous(), 20, 0.05, "no intent is ambiguous")
     assert server.rows("SELECT state FROM pending_objects") == [("aborting",)]
     assert server.metrics()["s3o_pending_intents_depth"] == 1
-    gate.open()
+    proxy.start()
     recovered(server)
     assert read(server.s3(), "bucket", "unclear") == BODY
     settle(server)
 
 
-def test_direct_mode_leaks_what_a_crash_cuts_off_and_nothing_else(own_server, gate, database):
+def test_direct_mode_leaks_only_writes_interrupted_by_a_crash(own_server, proxy, database):
     settings = {**QUICK, "write_path": {"pending_intents": {"enabled": False}}}
-    backend = {**seaweed.fresh_bucket(), "endpoint": gate.endpoint}
+    backend = {**seaweed.fresh_bucket(), "endpoint": proxy.endpoint}
     server = own_server(backend=backend, settings=settings, catalog=database).start()
     s3 = server.s3()
     s3.create_bucket(Bucket="bucket")
@@ -172,7 +177,7 @@ def test_direct_mode_leaks_what_a_crash_cuts_off_and_nothing_else(own_server, ga
     assert server.metrics()["s3o_pending_intents_enqueued_total"] == 0
     assert server.rows("SELECT 1 FROM pending_objects") == []
     before = stored(server)
-    cut_off(server, gate, "leaked", ChecksumSHA256=SHA256)
+    interrupt_put(server, proxy, "leaked", ChecksumSHA256=SHA256)
     server.start()
     server.run_worker("pending_reaper")
     server.run_worker("cleanup")
@@ -181,26 +186,26 @@ def test_direct_mode_leaks_what_a_crash_cuts_off_and_nothing_else(own_server, ga
     assert server.rows("SELECT 1 FROM cleanup_queue") == []
     _, body = server.admin("POST", "/admin/api/verify?deep=true")
     found = {check["invariant"]: check["samples"] for check in json.loads(body)["checks"] if check["violations"]}
-    assert leaked in " ".join(found["I3"]), "only a comparison of the store with the catalog finds it"
+    assert leaked in " ".join(found["I3"]), "only verify --deep finds the bytes"
 
 
 @pytest.mark.alone
-def test_direct_mode_tells_of_an_orphan_that_it_cannot_queue(own_server, own_postgres, gate):
-    """The database goes away between the write and its commit."""
-    backend = {**seaweed.fresh_bucket(), "endpoint": gate.endpoint}
+def test_direct_mode_audits_an_orphan_that_it_cannot_queue(own_server, own_postgres, proxy):
+    """The database stops between the write and its commit."""
+    backend = {**seaweed.fresh_bucket(), "endpoint": proxy.endpoint}
     settings = {**QUICK, "write_path": {"pending_intents": {"enabled": False}}}
     catalog = PostgresCatalog(own_postgres.url)
     server = own_server(backend=backend, settings=settings, catalog=catalog).start()
     server.s3().create_bucket(Bucket="bucket")
-    gate.fall_silent("orphan")
+    proxy.drop_put_answers("orphan")
     status = []
     put = lambda: status.append(server.raw().request("PUT", "/bucket/orphan", body=BODY).status)
     client = threading.Thread(target=put)
     client.start()
-    assert gate.withheld.wait(20), "the bytes did not arrive"
+    assert proxy.answer_dropped.wait(20), "the bytes did not arrive"
     own_postgres.stop()
-    gate.speak()
-    [event] = eventually(lambda: events(server, "storage.OrphanEnqueueFailed"), 60, 0.1, "nobody tells of the orphan")
+    proxy.restore_answers()
+    [event] = eventually(lambda: events(server, "storage.OrphanEnqueueFailed"), 60, 0.1, "the orphan was not audited")
     client.join()
     assert status == [503]
     assert event["size_bytes"] == len(BODY) and "orphan" in event["physical_key"]

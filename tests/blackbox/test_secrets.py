@@ -1,4 +1,4 @@
-"""Secrets stay where they are kept: no error message, audit line, log line or later start shows them."""
+"""No error message, audit line, log line or later start shows a secret."""
 
 import json
 import os
@@ -9,16 +9,16 @@ import subprocess
 import pytest
 
 import signing
-from asking import ask
-from facts import body_of
+from admin_client import admin_request
 from polling import eventually
 from ports import free_ports
-from running import ADMIN_TOKEN, KEYS, binary, s3_client
+from s3_checks import body_of
+from server_process import ADMIN_TOKEN, KEYS, binary, s3_client
 from signing import Credentials
 
 SECONDS = 30
 SECRET = "Hunter2-do-not-show"
-# Syntax errors beside a secret, on the same line or next to it; each with the line that the parser names.
+# Syntax errors on the line of a secret or next to it; each with the line that the parser reports.
 BROKEN = {
     "unclosed quote": (f"admin:\n  token: '{SECRET}\n", 3),
     "unclosed bracket": (f"access_keys: [{{access_key_id: a, secret_access_key: {SECRET}]\n", 1),
@@ -95,7 +95,9 @@ class TestGeneratedCredentials:
     @pytest.mark.usefixtures("s3o_only")
     def test_secrets_are_printed_once_with_an_export_on_each_line(self, tmp_path):
         for port, output in self.start(tmp_path):
-            eventually(lambda: "credentials.json" in output(), SECONDS, message="where they are kept is not printed")
+            eventually(
+                lambda: "credentials.json" in output(), SECONDS, message="the path of the credentials is not printed"
+            )
             exports = dict(re.findall(r"(?m)^\s*export (\w+)=(\S+)$", output()))
             assert set(exports) == {
                 "AWS_ACCESS_KEY_ID",
@@ -108,14 +110,16 @@ class TestGeneratedCredentials:
             assert exports["AWS_ENDPOINT_URL"] == f"http://127.0.0.1:{port}"
         credentials = Credentials(exports["AWS_ACCESS_KEY_ID"], exports["AWS_SECRET_ACCESS_KEY"])
         for port, output in self.start(tmp_path):
-            eventually(lambda: "credentials.json" in output(), SECONDS, message="where they are kept is not printed")
+            eventually(
+                lambda: "credentials.json" in output(), SECONDS, message="the path of the credentials is not printed"
+            )
             for name in ("AWS_SECRET_ACCESS_KEY", "S3O_ADMIN_TOKEN"):
                 assert exports[name] not in output(), output()
             assert s3_client(f"http://127.0.0.1:{port}", credentials).list_buckets()["Buckets"] == []
 
 
 def signed_requests(server):
-    """Requests with right and wrong signatures of every kind; returns each signature that is or would have been right."""
+    """Sends requests with valid and invalid signatures of every kind; returns the valid signature of each."""
     raw, right = server.raw(), []
     body = body_of(70_000)
 
@@ -145,18 +149,20 @@ def signed_requests(server):
     found = re.search(r"X-Amz-Signature=([0-9a-f]{64})", query).group(1)
     right.append(found)
     assert raw.send("GET", f"{path}?{query}", {"Host": f"127.0.0.1:{server.port}"}).status == 200
-    assert raw.send("GET", f"{path}?{query.replace(found, '0' * 64)}", {"Host": f"127.0.0.1:{server.port}"}).status == 403
+    assert (
+        raw.send("GET", f"{path}?{query.replace(found, '0' * 64)}", {"Host": f"127.0.0.1:{server.port}"}).status == 403
+    )
     return right
 
 
 @pytest.mark.parametrize("level", ["debug", "trace", "s3s=debug", "s3s::ops::signature=trace", "[check]=trace"])
-def test_no_log_level_shows_a_signature_that_is_or_would_have_been_right(own_server, level):
+def test_no_log_level_shows_a_valid_signature(own_server, level):
     server = own_server()
     server.spawn(arguments=["--log", level, "--log-format", "json" if level == "trace" else "text"])
     eventually(server.is_ready, SECONDS, message="it did not start")
     server.s3().create_bucket(Bucket="bucket")
     right = signed_requests(server)
-    status, answer = ask(server, "PUT", "/log-level", body="s3s=trace")
+    status, answer = admin_request(server, "PUT", "/log-level", body="s3s=trace")
     assert status == 400, answer
     right += signed_requests(server)
     assert len(set(right)) >= 6

@@ -1,21 +1,21 @@
-"""Clients that take their time take nobody else's."""
+"""Slow clients do not delay other requests."""
 
 import socket
 import time
 
 import pytest
 
-from facts import body_of
 from polling import eventually
+from s3_checks import body_of
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(120)]
 
-# More than half of the threads that a runtime has for blocking work.
+# More than half of the blocking threads of the runtime.
 SLOW_UPLOADS = 300
 SIZE_BYTES = 2 * 1024 * 1024
 
 
-def test_hundreds_of_slow_uploads_keep_nobody_waiting(own_server):
+def test_hundreds_of_slow_uploads_do_not_delay_other_requests(own_server):
     server = own_server().start()
     server.s3().create_bucket(Bucket="bucket")
     server.s3().put_object(Bucket="bucket", Key="there", Body=body_of(1000))
@@ -33,14 +33,14 @@ def test_hundreds_of_slow_uploads_keep_nobody_waiting(own_server):
     for number in range(5):
         assert raw.request("PUT", f"/bucket/quick-{number}", body=b"x").status == 200
         assert raw.request("GET", "/bucket/there").body == body_of(1000)
-    # Each took milliseconds; with every thread taken by a slow upload none would have come back.
+    # Each read takes milliseconds; if slow uploads held every thread, none would be answered.
     assert time.monotonic() - began < 20
     for upload in uploads:
         upload.close()
-    eventually(lambda: server.rows(staged)[0][0] == 0, 30, message="uploads that were given up left intents")
+    eventually(lambda: server.rows(staged)[0][0] == 0, 30, message="abandoned uploads left intents")
 
 
-def test_a_write_that_outlives_many_leases_is_left_alone(own_server):
+def test_slow_write_with_renewed_lease_is_not_reaped(own_server):
     leases = {"min_age": "600ms", "reaper_tick": "100ms", "late_write_window": "100ms"}
     server = own_server(settings={"write_path": {"pending_intents": leases}}).start()
     server.s3().create_bucket(Bucket="bucket")

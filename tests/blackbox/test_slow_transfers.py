@@ -1,4 +1,4 @@
-"""When request slots are scarce the slowest transfers are ended; honest slow clients and reservations of others stay."""
+"""When request slots are scarce the slowest transfers are ended; slow clients above the minimum rate continue."""
 
 import socket
 import threading
@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from facts import body_of
 from polling import eventually
 from raw_client import assert_refused
+from s3_checks import body_of
 
 MEBIBYTE = 1024 * 1024
 RESERVED = "SELECT sum(reserved_bytes) FROM backend_quotas"
@@ -35,7 +35,7 @@ def reserved(server, size_bytes):
 
 
 def steady_upload(server, seconds):
-    """An upload of 4 KiB a second on a thread; the list receives its status line."""
+    """An upload of 4 KiB per second on a thread; its status line is appended to the list."""
     upload = begin(server, "PUT", "/bucket/steady", 10 + 4096 * seconds)
     status = []
 
@@ -63,7 +63,9 @@ def test_slowest_transfers_are_ended_when_slots_are_scarce(own_server, tmp_path)
     stalled = begin(server, "PUT", "/bucket/stalled", 100 * MEBIBYTE)
     unread = begin(server, "GET", "/bucket/large")
     eventually(lambda: int(server.rows(RESERVED)[0][0]) > 100 * MEBIBYTE, 20)
-    eventually(lambda: server.raw().request("GET", "/bucket/large", headers={"Range": "bytes=0-1"}).code == "SlowDown", 20)
+    eventually(
+        lambda: server.raw().request("GET", "/bucket/large", headers={"Range": "bytes=0-1"}).code == "SlowDown", 20
+    )
 
     began = time.monotonic()
     newcomers = []
@@ -74,9 +76,9 @@ def test_slowest_transfers_are_ended_when_slots_are_scarce(own_server, tmp_path)
             assert newcomer.recv(1000).startswith(b"HTTP/1.1 503")
             newcomer.close()
         except TimeoutError:
-            newcomers.append(newcomer)  # it has a slot and is waited for
+            newcomers.append(newcomer)  # the request has a slot and the server waits for its body
         time.sleep(1)
-    print(f"two stalled transfers made way after {time.monotonic() - began:.0f} s")
+    print(f"two stalled transfers were ended after {time.monotonic() - began:.0f} s")
     stalled.settimeout(20)
     assert b"RequestTimeout" in stalled.recv(10000)
     eventually(lambda: int(server.rows(RESERVED)[0][0]) < 100 * MEBIBYTE, 20, message="its reservation is not released")
@@ -112,8 +114,10 @@ def test_one_access_key_reserves_no_more_than_its_share(own_server, tmp_path):
     assert_refused(answer, 503, "SlowDown", "/granted-b/more")
     assert "max_reserved_share" in answer.xml().findtext("Message")
     assert server.raw("writer").request("PUT", "/granted-b/small", body=b"x" * 1000).status == 200
-    assert server.raw("admin").request("PUT", "/granted-b/other", body=body).status == 200, "other keys have their share"
+    assert server.raw("admin").request("PUT", "/granted-b/other", body=body).status == 200, (
+        "other keys have their share"
+    )
     stalled.close()
     eventually(reserved(server, 0), 20)
-    # What the stalled write left counts against the free capacity until cleanup has deleted it.
+    # The bytes of the stalled write count until cleanup has deleted them.
     eventually(lambda: server.raw("writer").request("PUT", "/granted-b/more", body=body).status == 200, 20, 0.1)

@@ -1,11 +1,11 @@
-"""Requests that two parsers could read differently are refused; signed chunks are bounded."""
+"""Ambiguous requests are refused, and signed chunks are bounded."""
 
 import socket
 
 import pytest
 
 import signing
-from facts import body_of, read
+from s3_checks import body_of, read
 
 MEBIBYTE = 1024 * 1024
 UPLOADS = 16
@@ -35,7 +35,7 @@ def test_requests_without_host_or_with_bare_lf_are_400(server, request_bytes, s3
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1\r\n\r\n", b"HTTP/1.1\nHost: x\n\n"], ids=["no host", "bare lf"])
-def test_admin_listener_is_as_strict(server, head, s3o_only):
+def test_admin_listener_refuses_malformed_requests(server, head, s3o_only):
     assert first_line(server.admin_port, b"GET /health/live " + head).startswith(b"HTTP/1.1 400")
 
 

@@ -1,4 +1,4 @@
-"""TLS to PostgreSQL and Redis with a private authority: what is checked of a server, and what happens if it does not hold."""
+"""TLS to PostgreSQL and Redis with a private authority: which certificates are accepted."""
 
 import os
 import shutil
@@ -11,9 +11,9 @@ import pytest
 
 from catalogs import OwnPostgres, PostgresCatalog
 from certificates import Authority
-from facts import read
 from polling import eventually
 from ports import free_ports
+from s3_checks import read
 
 pytestmark = pytest.mark.usefixtures("s3o_only")
 START_SECONDS = 60
@@ -26,7 +26,7 @@ def authority(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def certificates(authority, tmp_path_factory):
-    """One certificate of each kind; `foreign` comes from an authority that nobody trusts."""
+    """One certificate of each kind; `foreign` comes from an untrusted authority."""
     foreign = Authority(tmp_path_factory.mktemp("foreign"))
     return {
         "right": authority.issue("right"),
@@ -37,7 +37,7 @@ def certificates(authority, tmp_path_factory):
 
 
 class TlsPostgres:
-    """A PostgreSQL whose certificate can be changed."""
+    """A PostgreSQL server whose certificate can be changed."""
 
     def __init__(self, folder, certificates):
         self.server, self.certificates = OwnPostgres(folder), certificates
@@ -45,7 +45,7 @@ class TlsPostgres:
         self.plain_url = self.server.url
 
     def use(self, kind):
-        """Restarts with this certificate; `plain` speaks no TLS at all."""
+        """Restarts with this certificate; `plain` means without TLS."""
         lines = ["ssl = off\n"]
         if kind != "plain":
             owner = (self.folder / "data").stat()
@@ -67,7 +67,7 @@ class TlsPostgres:
         return f"{PostgresCatalog(self.plain_url).url}?{query}"
 
     def sessions(self):
-        """Whether each session of s3o is encrypted."""
+        """For each session of s3o: True if it is encrypted."""
         sql = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name LIKE 's3o%'"
         with psycopg.connect(self.plain_url) as connection:
             return [encrypted for (encrypted,) in connection.execute(sql).fetchall()]
@@ -75,7 +75,7 @@ class TlsPostgres:
 
 @pytest.fixture(scope="module")
 def postgres(certificates):
-    # Below /tmp itself: the server may run as a user who cannot look into the folders of the test.
+    # Directly below /tmp: the server may run as a user without access to the test's folders.
     with tempfile.TemporaryDirectory(prefix="s3o-postgres-") as folder:
         Path(folder).chmod(0o755)
         server = TlsPostgres(folder, certificates)
@@ -86,7 +86,7 @@ def postgres(certificates):
 
 
 def starts(server):
-    """Starts the server on its own and says whether it came up; it is stopped in both cases."""
+    """Starts and stops the server; returns True if it became ready."""
     server.spawn()
     try:
         eventually(lambda: server.process.poll() is not None or server.is_ready(), START_SECONDS)
@@ -121,12 +121,12 @@ def test_every_session_to_postgresql_is_encrypted(own_server, postgres, authorit
     s3.create_bucket(Bucket="bucket")
     s3.put_object(Bucket="bucket", Key="a", Body=b"body")
     assert read(s3, "bucket", "a") == b"body"
-    server.run_worker("quota_audit")  # takes a lock, in a session of its own
+    server.run_worker("quota_audit")  # takes a lock in a separate session
     sessions = postgres.sessions()
     assert sessions and all(sessions), sessions
 
 
-def test_a_missing_root_certificate_is_a_fault_of_the_configuration(own_server, postgres):
+def test_missing_root_certificate_is_a_configuration_error(own_server, postgres):
     for name, value, reason in (
         ("sslrootcert", "/nowhere/ca.pem", "/nowhere/ca.pem"),
         ("sslmode", "always", "sslmode=always is not one of"),
@@ -138,7 +138,7 @@ def test_a_missing_root_certificate_is_a_fault_of_the_configuration(own_server, 
 
 
 class TlsRedis:
-    """A Redis that speaks TLS with the given certificate, or plain without one."""
+    """A Redis server with TLS if a certificate is given."""
 
     def __init__(self, folder, authority, certificate):
         (self.port,) = free_ports(1)

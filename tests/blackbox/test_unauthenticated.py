@@ -1,4 +1,4 @@
-"""Requests without a valid signature hold nothing that authenticated requests need."""
+"""Requests without a valid signature hold no resources that authenticated requests need."""
 
 import socket
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from facts import body_of
 from raw_client import assert_refused
+from s3_checks import body_of
 from signing import Credentials
 
-# Half of them are of the kinds that held a slot for a minute before: a thousand slots.
-STRANGERS = 2000
+# Half of the requests are of the kinds that would hold a slot for a minute: a thousand slots.
+STALLED = 2000
 REQUESTS = 300
 ATTEMPTS = 3
 RATIO_MAX = 3
@@ -24,7 +24,7 @@ def percentile(durations, share):
 
 
 def timed_reads(raw):
-    """The p99 in milliseconds of small reads on one connection; every one must succeed."""
+    """The p99 latency in milliseconds of small reads on one connection; all must succeed."""
     connection = raw.connect()
     durations = []
     for _ in range(REQUESTS):
@@ -38,25 +38,25 @@ def timed_reads(raw):
 
 @pytest.mark.alone
 @pytest.mark.timeout(240)
-def test_strangers_that_stall_do_not_delay_authenticated_requests(own_server):
+def test_stalled_unauthenticated_clients_do_not_delay_authenticated_requests(own_server):
     server = own_server().start()
     server.s3().create_bucket(Bucket="bucket")
     server.s3().put_object(Bucket="bucket", Key="key", Body=body_of(1000))
     raw = server.raw()
     timed_reads(raw)
-    script = str(Path(__file__).with_name("strangers.py"))
+    script = str(Path(__file__).with_name("stalled_clients.py"))
     ratios = []
     for _ in range(ATTEMPTS):
         quiet = timed_reads(raw)
-        arguments = [sys.executable, script, "127.0.0.1", str(server.port), str(STRANGERS)]
-        with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as strangers:
-            assert strangers.stdout.readline() == b"ready\n"
+        arguments = [sys.executable, script, "127.0.0.1", str(server.port), str(STALLED)]
+        with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stalled:
+            assert stalled.stdout.readline() == b"ready\n"
             time.sleep(1)
             beside = timed_reads(raw)
-            strangers.stdin.close()
+            stalled.stdin.close()
         ratios.append(beside / quiet)
-        print(f"p99 of {REQUESTS} reads: {quiet:.1f} ms quiet, {beside:.1f} ms beside {STRANGERS} stalled strangers")
-        # Another program on this machine may have disturbed one of the two.
+        print(f"p99 of {REQUESTS} reads: {quiet:.1f} ms quiet, {beside:.1f} ms beside {STALLED} stalled clients")
+        # Another program on this machine may have slowed down one of the two.
         if ratios[-1] <= RATIO_MAX:
             return
     raise AssertionError(ratios)
@@ -69,7 +69,7 @@ def test_unauthenticated_bodies_are_answered_before_they_arrive(own_server):
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
             connection.sendall(b"PUT /bucket/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
             assert connection.recv(1000).startswith(b"HTTP/1.1 403")
-    # Each waited a second for its body before.
+    # Without the early answer each would wait a second for its body.
     assert time.monotonic() - began < 15
 
 
@@ -82,7 +82,7 @@ def test_scope_of_another_service_is_refused_without_its_body(own_server):
     assert_refused(answer, 400, "AuthorizationHeaderMalformed", "/bucket/k")
 
 
-def test_another_region_is_told_the_right_one(own_server):
+def test_signature_for_another_region_gets_the_right_region(own_server):
     server = own_server()
     server.config["server"]["region"] = "eu-north-1"
     server.start()

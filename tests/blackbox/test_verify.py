@@ -1,4 +1,4 @@
-"""`s3o verify`: damage is found by the number of what it breaks, work is not damage, and not looking is not sound."""
+"""`s3o verify`: it reports damage by invariant, ignores work in progress, and fails if a check could not run."""
 
 import json
 import random
@@ -12,19 +12,19 @@ import pytest
 import seaweed
 from catalogs import PostgresCatalog
 from conftest import KINDS
-from facts import PART_BYTES_MIN, body_of, multipart
 from kill_load import BUCKET, Loader
 from kill_model import Model
-from rest import QUICK, settle
-from running import ADMIN_TOKEN, binary
+from s3_checks import PART_BYTES_MIN, body_of, multipart
+from server_process import ADMIN_TOKEN, binary
+from settled_state import QUICK, settle
 from stores import Store
 
 COMMAND_SECONDS = 60
 LOAD_SECONDS = 10
 LOADERS = 4
 CHURNERS = 4
-# Workers as quick as ever, but leases that a busy machine cannot miss.
-PATIENT = {
+# Short worker intervals, but leases that do not expire on a busy machine.
+LONG_LEASES = {
     "write_path": {"pending_intents": {"min_age": "5s", "reaper_tick": "100ms", "late_write_window": "5s"}},
     "cleanup_queue": QUICK["cleanup_queue"],
 }
@@ -35,7 +35,7 @@ def stray_key():
 
 
 def verify(server, *arguments):
-    """Runs the command; returns its exit code and its report."""
+    """Runs the command and returns its exit code and report."""
     admin = ["--admin", f"http://127.0.0.1:{server.admin_port}", "--token", ADMIN_TOKEN]
     command = [binary(), "verify", *arguments, "--json", *admin]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
@@ -44,7 +44,7 @@ def verify(server, *arguments):
 
 
 def broken(report):
-    """The numbers that are broken, each with its first samples."""
+    """The numbers of violated invariants, each with its first samples."""
     found = {}
     for check in report["checks"]:
         if check["violations"]:
@@ -61,7 +61,7 @@ def assert_holds(server):
 
 
 def assert_found(server, numbers, named, deep=True):
-    """Exactly these invariants are broken, and each of them names what breaks it."""
+    """Checks that exactly these invariants are violated and that each sample names the cause."""
     code, report = verify(server, *(["--deep"] if deep else []))
     found = broken(report)
     assert code == 1 and report["holds"] is False
@@ -70,8 +70,8 @@ def assert_found(server, numbers, named, deep=True):
 
 
 @pytest.fixture(params=KINDS)
-def sound(request, own_server):
-    """A server at rest with a few objects, one of them joined, and nothing wrong with it."""
+def healthy_server(request, own_server):
+    """An idle, healthy server with a few objects, one of them a multipart object."""
     backend = seaweed.fresh_bucket() if request.param == "s3" else None
     catalog = PostgresCatalog() if request.param == "postgres" else None
     server = own_server(backend=backend, settings=QUICK, catalog=catalog).start()
@@ -90,61 +90,61 @@ def located(server):
     return server.rows("SELECT physical_key FROM object_locations ORDER BY size_bytes DESC LIMIT 1")[0][0]
 
 
-def test_a_removed_file_is_found(sound):
-    key = located(sound)
-    Store(sound).remove(key)
-    assert_found(sound, ["I2", "I7"], key)
+def test_missing_file_is_found(healthy_server):
+    key = located(healthy_server)
+    Store(healthy_server).remove(key)
+    assert_found(healthy_server, ["I2", "I7"], key)
 
 
-def test_a_truncated_file_is_found(sound):
-    key = located(sound)
-    Store(sound).write(key, b"short")
-    assert_found(sound, ["I1", "I7"], key)
+def test_a_truncated_file_is_found(healthy_server):
+    key = located(healthy_server)
+    Store(healthy_server).write(key, b"short")
+    assert_found(healthy_server, ["I1", "I7"], key)
 
 
-def test_a_stray_file_is_found_and_a_strangers_is_not(sound):
-    store, key = Store(sound), stray_key()
+def test_stray_file_is_found_and_foreign_file_is_ignored(healthy_server):
+    store, key = Store(healthy_server), stray_key()
     store.write("bucket/holiday.jpg", b"not ours")
-    assert_holds(sound)
-    assert verify(sound, "--deep")[1]["backends"][0]["foreign"] == 1
+    assert_holds(healthy_server)
+    assert verify(healthy_server, "--deep")[1]["backends"][0]["foreign"] == 1
     store.write(key, b"ours")
-    assert_found(sound, ["I3", "I7"], key)
+    assert_found(healthy_server, ["I3", "I7"], key)
 
 
-@pytest.mark.parametrize("sound", ["fs", "postgres"], indirect=True)
-def test_a_temporary_file_is_found(sound):
+@pytest.mark.parametrize("healthy_server", ["fs", "postgres"], indirect=True)
+def test_a_temporary_file_is_found(healthy_server):
     name = uuid.uuid4().hex
-    Store(sound).write(f".s3o/tmp/{name}", b"half")
-    assert_found(sound, ["I3", "I7"], name)
+    Store(healthy_server).write(f".s3o/tmp/{name}", b"half")
+    assert_found(healthy_server, ["I3", "I7"], name)
 
 
-@pytest.mark.parametrize("sound", ["s3"], indirect=True)
-def test_an_unfinished_backend_upload_is_found(sound):
-    store, key = Store(sound), stray_key()
+@pytest.mark.parametrize("healthy_server", ["s3"], indirect=True)
+def test_an_unfinished_backend_upload_is_found(healthy_server):
+    store, key = Store(healthy_server), stray_key()
     upload = store.client.create_multipart_upload(Bucket=store.bucket, Key=key)["UploadId"]
-    assert_found(sound, ["I3"], upload)
+    assert_found(healthy_server, ["I3"], upload)
     store.client.abort_multipart_upload(Bucket=store.bucket, Key=key, UploadId=upload)
-    assert_holds(sound)
+    assert_holds(healthy_server)
 
 
-def test_a_wrong_count_of_references_is_found(sound):
-    content = sound.rows("SELECT id FROM contents WHERE ref_count = 2")[0][0]
-    sound.database.change(f"UPDATE contents SET ref_count = 3 WHERE id = '{content}'")
-    assert_found(sound, ["I6"], content, deep=False)
+def test_a_wrong_count_of_references_is_found(healthy_server):
+    content = healthy_server.rows("SELECT id FROM contents WHERE ref_count = 2")[0][0]
+    healthy_server.database.change(f"UPDATE contents SET ref_count = 3 WHERE id = '{content}'")
+    assert_found(healthy_server, ["I6"], content, deep=False)
 
 
-def test_a_drifted_counter_is_found(sound):
-    sound.database.change("UPDATE backend_quotas SET used_bytes = used_bytes + 1 WHERE stripe = 0")
-    assert_found(sound, ["I7"], "used bytes", deep=False)
+def test_a_drifted_counter_is_found(healthy_server):
+    healthy_server.database.change("UPDATE backend_quotas SET used_bytes = used_bytes + 1 WHERE stripe = 0")
+    assert_found(healthy_server, ["I7"], "used bytes", deep=False)
 
 
-def test_a_lost_location_is_found(sound):
-    content = sound.rows("SELECT content_id FROM object_locations ORDER BY size_bytes DESC LIMIT 1")[0][0]
-    sound.database.change(f"UPDATE object_locations SET state = 'lost' WHERE content_id = '{content}'")
-    assert_found(sound, ["I2"], content, deep=False)
+def test_a_lost_location_is_found(healthy_server):
+    content = healthy_server.rows("SELECT content_id FROM object_locations ORDER BY size_bytes DESC LIMIT 1")[0][0]
+    healthy_server.database.change(f"UPDATE object_locations SET state = 'lost' WHERE content_id = '{content}'")
+    assert_found(healthy_server, ["I2"], content, deep=False)
 
 
-def test_a_cleanup_of_living_bytes_is_found(own_server):
+def test_cleanup_of_live_bytes_is_found(own_server):
     server = own_server().start()
     server.s3().create_bucket(Bucket="bucket")
     server.s3().put_object(Bucket="bucket", Key="key", Body=b"x")
@@ -154,39 +154,51 @@ def test_a_cleanup_of_living_bytes_is_found(own_server):
         f"SELECT backend_name, physical_key, 0, stripe, 'delete', {soon}, 0 FROM object_locations"
     )
     assert_found(server, ["I4"], located(server), deep=False)
-    # No setting puts a cleanup off for so long: a clock was ahead when it was written.
+    # No setting delays a cleanup for so long: the clock was ahead when the row was written.
     server.database.change(f"UPDATE cleanup_queue SET due = {2**60}")
     assert_found(server, ["I4", "I11"], located(server), deep=False)
 
 
-def test_a_backend_that_is_away_could_not_be_checked(own_server):
+def test_unreachable_backend_is_reported_as_unchecked(own_server):
     server = own_server(settings=QUICK).start()
     server.root.rename(server.root.with_name("unmounted"))
     code, report = verify(server, "--deep")
     assert code == 1 and broken(report) == {}
     assert [left["what"] for left in report["unchecked"]] == ["backend disk"]
-    assert verify(server)[0] == 0, "the catalog alone is sound"
+    assert verify(server)[0] == 0, "the catalog alone is consistent"
 
 
-def test_a_server_that_is_away_is_not_sound(own_server):
+def test_verify_fails_without_a_server(own_server):
     server = own_server()
     command = [binary(), "verify", "--admin", f"http://127.0.0.1:{server.admin_port}", "--token", ADMIN_TOKEN]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 1 and done.stderr
 
 
-def test_people_see_a_table(sound):
-    admin = ["--admin", f"http://127.0.0.1:{sound.admin_port}", "--token", ADMIN_TOKEN]
-    done = subprocess.run([binary(), "verify", "--deep", *admin], capture_output=True, text=True, timeout=COMMAND_SECONDS)
+def test_verify_prints_a_table(healthy_server):
+    admin = ["--admin", f"http://127.0.0.1:{healthy_server.admin_port}", "--token", ADMIN_TOKEN]
+    done = subprocess.run(
+        [binary(), "verify", "--deep", *admin], capture_output=True, text=True, timeout=COMMAND_SECONDS
+    )
     assert done.returncode == 0 and "I7" in done.stdout and "VIOLATIONS" in done.stdout
 
 
+def churn(server, stopping, name):
+    """Writes and deletes objects until `stopping` is set."""
+    s3 = server.s3()
+    while not stopping.is_set():
+        for number in range(4):
+            s3.put_object(Bucket=BUCKET, Key=f"{name}/{number}", Body=b"short-lived")
+        for number in range(4):
+            s3.delete_object(Bucket=BUCKET, Key=f"{name}/{number}")
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_system_at_work_raises_no_alarm(kind, own_server):
-    # Slow bodies go through backend uploads, so that there are unfinished ones to look at.
+def test_verify_reports_no_violation_under_load(kind, own_server):
+    # Slow bodies use backend uploads, so that unfinished ones exist.
     backend = {**seaweed.fresh_bucket(), "put_bytes_max": "150KiB"} if kind == "s3" else None
     catalog = PostgresCatalog() if kind == "postgres" else None
-    server = own_server(backend=backend, settings=PATIENT, catalog=catalog).start()
+    server = own_server(backend=backend, settings=LONG_LEASES, catalog=catalog).start()
     server.s3().create_bucket(Bucket=BUCKET)
     model, stopping, faults = Model(), threading.Event(), []
 
@@ -196,30 +208,24 @@ def test_a_system_at_work_raises_no_alarm(kind, own_server):
         except BaseException as fault:
             faults.append(fault)
 
-    def churn(name):
-        s3 = server.s3()
-        while not stopping.is_set():
-            for number in range(4):
-                s3.put_object(Bucket=BUCKET, Key=f"{name}/{number}", Body=b"short-lived")
-            for number in range(4):
-                s3.delete_object(Bucket=BUCKET, Key=f"{name}/{number}")
-
     loaders = [Loader(f"t{number}", server.raw(), model, random.random()) for number in range(LOADERS)]
     threads = [threading.Thread(target=work, args=(loader,)) for loader in loaders]
-    threads += [threading.Thread(target=churn, args=(f"churn-{number}",)) for number in range(CHURNERS)]
+    threads += [
+        threading.Thread(target=churn, args=(server, stopping, f"churn-{number}")) for number in range(CHURNERS)
+    ]
     for thread in threads:
         thread.start()
-    looks, deadline = 0, time.monotonic() + LOAD_SECONDS
+    checks_done, deadline = 0, time.monotonic() + LOAD_SECONDS
     try:
         while time.monotonic() < deadline:
             code, report = verify(server, "--deep")
             assert code == 0, [check for check in report["checks"] if check["violations"]] + report["unchecked"]
-            looks += 1
+            checks_done += 1
     finally:
         stopping.set()
         for thread in threads:
             thread.join(30)
     assert not faults, faults
-    assert looks >= 3 and model.counts.get(("PUT", "acknowledged"), 0) >= 20, (looks, model.summary())
+    assert checks_done >= 3 and model.counts.get(("PUT", "acknowledged"), 0) >= 20, (checks_done, model.summary())
     settle(server)
     assert_holds(server)

@@ -1,13 +1,13 @@
-"""Virtual-host style, where a domain is configured: the bucket may stand in the host name or in the path."""
+"""Virtual-host style with a configured domain: the bucket may be in the host name or in the path."""
 
 import base64
 import hashlib
 
-from facts import body_of, keys_of
 from raw_client import assert_refused
+from s3_checks import body_of, keys_of
 
 
-def test_a_bucket_may_stand_in_the_host_name(own_server):
+def test_bucket_name_is_accepted_in_the_host_name(own_server):
     server = own_server()
     server.config["server"]["domain"] = "s3.test"
     server.start()

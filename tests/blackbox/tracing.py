@@ -1,4 +1,4 @@
-"""System calls of a traced server, with the moments at which each began and ended."""
+"""System calls of a traced server, with their start and end."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Call:
 
 
 def command(output, traced=TRACED):
-    """The tracer as a wrapper; `-D` keeps the traced server our own child, so that signals reach it."""
+    """The strace command line; `-D` keeps the server a direct child, so that signals reach it."""
     return ["strace", "-D", "-f", "-y", "-s", "200", "-o", str(output), "-e", f"trace={traced}"]
 
 
@@ -36,7 +36,9 @@ def parse(text):
                 call.text += rest.removeprefix(" resumed>")
         elif rest.startswith("("):
             unfinished = rest.endswith("<unfinished ...>")
-            call = Call(name, rest.removesuffix("<unfinished ...>").rstrip(), position, None if unfinished else position)
+            call = Call(
+                name, rest.removesuffix("<unfinished ...>").rstrip(), position, None if unfinished else position
+            )
             calls.append(call)
             if unfinished:
                 open_calls[thread, name] = call
@@ -44,13 +46,13 @@ def parse(text):
 
 
 class Trace:
-    """Questions about the order of calls."""
+    """Queries about the order of calls."""
 
     def __init__(self, text):
         self.calls = parse(text)
 
     def syncs(self, path):
-        """Finished, successful syncs of what stands at `path`: a name, or a pattern of one."""
+        """Finished, successful syncs of `path`, a name or a pattern."""
         named = re.compile(rf"^\(\d+<{path}>\)\s*= 0")
         return [call for call in self.calls if call.name in ("fsync", "fdatasync") and named.match(call.text)]
 

@@ -1,66 +1,65 @@
-//! Crash points: every call to the catalog and to a backend is one, in every operation and in every
-//! tick behind it. At each of them the process dies, before or after the effect, or an answer is
-//! lost, or the client hangs up; and it dies again at each point of the recovery. Each time, what
-//! was acknowledged must be there in the end, and nothing else.
+//! Crash points: every call to the catalog and to a backend is one, in every operation and in every worker tick after
+//! it. At each of them the process dies before or after the effect, an answer is lost, or the client disconnects; and
+//! the next process dies at each point of the recovery. After each run the store holds exactly what was acknowledged.
 
-mod lives;
+mod runs;
 
-use s3o_tests::database::StillDatabase;
-use s3o_tests::points::Blow;
+use s3o_tests::call_points::CallFault;
+use s3o_tests::database::BlockingDatabase;
 use s3o_tests::scenarios::{Scenario, all};
 
-use crate::lives::{Run, effect, effect_on, given_up, pair, single};
+use crate::runs::{FaultRun, disconnect, effect, effect_on, pair, single};
 
-/// No operation has as many.
+/// More points than any operation has.
 const POINTS_MAX: usize = 10_000;
-/// A multipart upload of two parts has at least as many calls with an effect: each write has an intent, bytes and a commit.
+/// Calls with an effect of a multipart upload with two parts: each write has an intent, bytes and a commit.
 const HEAVY_POINTS_MIN: usize = 12;
 
-/// Strikes at each point in turn until the run comes to its end by itself; how many there were.
-fn each_point(mut strike: impl FnMut(usize) -> Run) -> usize {
-    (1..POINTS_MAX).take_while(|point| strike(*point) == Run::Struck).count()
+/// Injects a fault at each point in turn until a run has fewer points; returns their number.
+fn each_point(mut inject: impl FnMut(usize) -> FaultRun) -> usize {
+    (1..POINTS_MAX).take_while(|point| inject(*point) == FaultRun::Injected).count()
 }
 
 fn light() -> impl Iterator<Item = &'static Scenario> {
     all().filter(|scenario| !scenario.heavy)
 }
 
-/// Every point of the operation and of the ticks behind it, struck in one way.
-fn each_point_of_all(scenarios: impl Iterator<Item = &'static Scenario>, blow: Blow) {
+/// One kind of fault at every point of the operation and of the ticks after it.
+fn each_point_of_all(scenarios: impl Iterator<Item = &'static Scenario>, fault: CallFault) {
     let (mut points, mut runs) = (0, 0);
     for scenario in scenarios {
-        let found = each_point(|point| single(scenario, point, blow));
-        println!("{blow:?} in {}: {found} points", scenario.name);
+        let found = each_point(|point| single(scenario, point, fault));
+        println!("{fault:?} in {}: {found} points", scenario.name);
         assert!(found > 3, "{} has no points", scenario.name);
         points += found;
         runs += found + 1;
     }
-    println!("{blow:?}: {points} points, {runs} runs");
+    println!("{fault:?}: {points} points, {runs} runs");
 }
 
 #[test]
-fn the_process_may_die_before_any_call() {
-    each_point_of_all(light(), Blow::DieBefore);
+fn crash_before_any_call_loses_nothing() {
+    each_point_of_all(light(), CallFault::DieBefore);
 }
 
 #[test]
-fn the_process_may_die_after_any_call() {
-    each_point_of_all(light(), Blow::DieAfter);
+fn crash_after_any_call_loses_nothing() {
+    each_point_of_all(light(), CallFault::DieAfter);
 }
 
 #[test]
-fn the_answer_to_any_call_may_be_lost() {
-    each_point_of_all(light(), Blow::LoseAnswer);
+fn lost_answer_to_any_call_loses_nothing() {
+    each_point_of_all(light(), CallFault::LoseAnswer);
 }
 
-/// Between two effects every crash leaves the same behind, so these are all crashes there are.
+/// A crash between two effects leaves the same state as at either, so these runs cover every crash.
 #[test]
-fn any_effect_may_be_the_last_while_megabytes_move() {
+fn crash_after_any_effect_of_large_transfers_loses_nothing() {
     let mut points = 0;
     for scenario in all().filter(|scenario| scenario.heavy) {
-        for blow in [Blow::DieAfter, Blow::LoseAnswer] {
-            let found = each_point(|point| effect(scenario, point, blow));
-            println!("{blow:?} in {}: {found} points", scenario.name);
+        for fault in [CallFault::DieAfter, CallFault::LoseAnswer] {
+            let found = each_point(|point| effect(scenario, point, fault));
+            println!("{fault:?} in {}: {found} points", scenario.name);
             assert!(found >= HEAVY_POINTS_MIN, "{} has only {found} points", scenario.name);
             points += found;
         }
@@ -68,13 +67,13 @@ fn any_effect_may_be_the_last_while_megabytes_move() {
     println!("{points} points and runs");
 }
 
-/// The same on PostgreSQL, without the scenarios that move megabytes.
+/// On PostgreSQL, without the scenarios that transfer megabytes.
 #[test]
-fn any_effect_may_be_the_last_on_postgresql() {
-    let (database, mut points) = (StillDatabase::fresh(), 0);
+fn crash_after_any_effect_on_postgresql_loses_nothing() {
+    let (database, mut points) = (BlockingDatabase::fresh(), 0);
     for scenario in light() {
-        for blow in [Blow::DieAfter, Blow::LoseAnswer] {
-            let found = each_point(|point| effect_on(&database, scenario, point, blow));
+        for fault in [CallFault::DieAfter, CallFault::LoseAnswer] {
+            let found = each_point(|point| effect_on(&database, scenario, point, fault));
             assert!(found > 1, "{} has no effects", scenario.name);
             points += found;
         }
@@ -83,27 +82,27 @@ fn any_effect_may_be_the_last_on_postgresql() {
 }
 
 #[test]
-fn a_client_may_hang_up_at_any_step() {
+fn client_disconnect_at_any_step_loses_nothing() {
     let mut points = 0;
     for scenario in all() {
-        let found = each_point(|point| given_up(scenario, point));
-        println!("{}: given up at each of {found} steps", scenario.name);
-        assert!(found > 2, "{} had no steps to be given up at", scenario.name);
+        let found = each_point(|point| disconnect(scenario, point));
+        println!("{}: disconnected at each of {found} steps", scenario.name);
+        assert!(found > 2, "{} has no steps", scenario.name);
         points += found;
     }
     println!("{points} points and runs");
 }
 
 #[test]
-fn the_process_may_die_again_while_it_recovers() {
+fn crash_during_recovery_loses_nothing() {
     let (mut firsts, mut runs) = (0, 0);
     for scenario in light() {
         let mut seconds = 0;
         let found = each_point(|first| {
-            let mut outcome = Run::Struck;
+            let mut outcome = FaultRun::Injected;
             seconds += each_point(|second| {
-                let (struck, again) = pair(scenario, first, second);
-                outcome = struck;
+                let (injected, again) = pair(scenario, first, second);
+                outcome = injected;
                 runs += 1;
                 again
             });

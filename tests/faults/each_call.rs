@@ -1,48 +1,49 @@
-//! Each backend call of each operation, and of the clean-up behind it, fails in turn.
+//! Each backend call of each operation, and of the workers after it, fails in turn.
 
 use futures_util::StreamExt as _;
 use s3o_backend::layers::Fault;
 use s3o_catalog::Mode;
 
-use s3o_tests::house::{Ground, House, get};
+use s3o_tests::environment::Environment;
+use s3o_tests::harness::{Harness, get};
 use s3o_tests::scenarios::{Scenario, WITHOUT_BACKEND, all, either};
 
 const FAULTS: [Fault; 5] = [Fault::Before, Fault::After, Fault::Cut(3), Fault::PartialBatch, Fault::Wrong404];
 
-/// The first and the last backend call of the operation and everything behind it.
-async fn healthy(scenario: &Scenario) -> (u64, u64) {
-    let house = prepared(scenario).await;
-    let start = house.flaky.calls();
-    (scenario.act)(&house).await.unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
-    house.settle().await;
-    let last = house.flaky.calls();
-    house.check(&(scenario.after)()).await;
+/// Numbers of the first and the last backend call of the operation and of the workers after it.
+async fn calls_without_fault(scenario: &Scenario) -> (u64, u64) {
+    let harness = prepared(scenario).await;
+    let start = harness.flaky.calls();
+    (scenario.act)(&harness).await.unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+    harness.settle().await;
+    let last = harness.flaky.calls();
+    harness.check(&(scenario.after)()).await;
     (start + 1, last)
 }
 
-async fn prepared(scenario: &Scenario) -> House {
-    let ground = Ground::new(scenario.put_bytes_max).with_dedup(scenario.dedup);
-    let house = House::with_bucket(&ground, Mode::Inline).await;
-    (scenario.prepare)(&house).await.expect("prepared");
-    house
+async fn prepared(scenario: &Scenario) -> Harness {
+    let environment = Environment::new(scenario.put_bytes_max).with_dedup(scenario.dedup);
+    let harness = Harness::with_bucket(environment, Mode::Inline).await;
+    (scenario.prepare)(&harness).await.expect("prepared");
+    harness
 }
 
 async fn with_fault(scenario: &Scenario, call: u64, fault: Fault) {
-    let house = prepared(scenario).await;
-    house.flaky.fail_call(call, fault);
-    let outcome = (scenario.act)(&house).await;
+    let harness = prepared(scenario).await;
+    harness.flaky.fail_call(call, fault);
+    let outcome = (scenario.act)(&harness).await;
     let expected = if outcome.is_ok() { (scenario.after)() } else { either(scenario) };
-    house.settle().await;
-    let struck = house.flaky.log().into_iter().any(|made| made.number == call && made.fault == Some(fault));
-    assert!(struck, "{}: call {call} was not made, or {fault:?} was not injected", scenario.name);
-    house.check(&expected).await;
+    harness.settle().await;
+    let injected = harness.flaky.log().into_iter().any(|made| made.number == call && made.fault == Some(fault));
+    assert!(injected, "{}: call {call} was not made, or {fault:?} was not injected", scenario.name);
+    harness.check(&expected).await;
 }
 
 #[tokio::test]
-async fn any_backend_call_may_fail_in_any_way() {
+async fn any_fault_at_any_backend_call_loses_nothing() {
     let mut runs = 0;
     for scenario in all() {
-        let (first, last) = healthy(scenario).await;
+        let (first, last) = calls_without_fault(scenario).await;
         println!("{}: backend calls {first} to {last}, {} faults each", scenario.name, FAULTS.len());
         assert!(last >= first || WITHOUT_BACKEND.contains(&scenario.name), "{} reached no backend", scenario.name);
         for call in first..=last {
@@ -57,27 +58,27 @@ async fn any_backend_call_may_fail_in_any_way() {
 }
 
 #[tokio::test]
-async fn a_backend_that_is_away_loses_nothing_and_drains_when_it_is_back() {
+async fn unreachable_backend_loses_nothing_and_drains_when_reachable() {
     for scenario in all() {
-        let house = prepared(scenario).await;
-        house.flaky.go_away();
-        let outcome = (scenario.act)(&house).await;
+        let harness = prepared(scenario).await;
+        harness.flaky.go_away();
+        let outcome = (scenario.act)(&harness).await;
         let expected = if outcome.is_ok() { (scenario.after)() } else { either(scenario) };
-        house.flaky.come_back();
-        house.check(&expected).await;
+        harness.flaky.come_back();
+        harness.check(&expected).await;
     }
 }
 
 #[tokio::test]
-async fn a_read_that_breaks_never_ends_cleanly() {
-    let house = House::new(u64::MAX, Mode::Inline).await;
+async fn interrupted_read_never_ends_cleanly() {
+    let harness = Harness::new(u64::MAX, Mode::Inline).await;
     let client = std::sync::Arc::new(());
-    house.engine.put_object(house.put("a", b"eleven byte", &client)).await.expect("stored");
-    let mut opened_at_all = 0;
+    harness.engine.put_object(harness.put("a", b"eleven byte", &client)).await.expect("stored");
+    let mut interrupted = 0;
     for fault in [Fault::Before, Fault::After, Fault::Cut(0), Fault::Cut(5), Fault::Wrong404] {
-        house.flaky.fail_call(house.flaky.calls() + 1, fault);
-        let Ok(mut opened) = house.engine.get_object(get("a")).await else { continue };
-        opened_at_all += 1;
+        harness.flaky.fail_call(harness.flaky.calls() + 1, fault);
+        let Ok(mut opened) = harness.engine.get_object(get("a")).await else { continue };
+        interrupted += 1;
         let mut received = 0;
         let mut broke = false;
         while let Some(chunk) = opened.body.next().await {
@@ -86,9 +87,9 @@ async fn a_read_that_breaks_never_ends_cleanly() {
                 Err(_) => broke = true,
             }
         }
-        assert!(broke, "{fault:?}: {received} bytes and then a clean end");
+        assert!(broke, "{fault:?}: {received} bytes and a clean end");
         assert!(received < 11);
     }
-    assert!(opened_at_all > 0, "no read broke half way");
-    assert_eq!(house.read("a").await.as_deref(), Some(b"eleven byte".as_slice()));
+    assert!(interrupted > 0, "no read was interrupted");
+    assert_eq!(harness.read("a").await.as_deref(), Some(b"eleven byte".as_slice()));
 }

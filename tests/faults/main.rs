@@ -1,18 +1,18 @@
-//! Faults on purpose: every backend call of every operation fails in turn, and each time the end
-//! state must be the same as after a good day: what was acknowledged is there, and nothing else is.
+//! Injected faults: every backend call of every operation fails in turn, and each time the settled store holds exactly
+//! what was acknowledged. Further tests inject particular faults.
 
 mod bad_copies;
-mod cached;
-mod counted;
-mod counts;
+mod cache;
+mod call_counts;
 mod dead_letters;
-mod departures;
 mod each_call;
+mod expirations;
 mod full;
+mod intent_counters;
 mod late;
 mod late_writes;
 mod order;
-mod overtaken;
-mod poison;
-mod strangers;
+mod panicking_row;
+mod stale_claims;
+mod unexpected_identity;
 mod verify;

@@ -1,12 +1,12 @@
-//! Answers of a store, as examples write them: a status, headers, an empty line, a body.
+//! Answers of a store in the format of the examples: status, headers, an empty line, body.
 
 pub struct Scripted {
-    /// The whole answer, as it goes over the wire.
+    /// The bytes that the service sends.
     pub bytes: Vec<u8>,
 }
 
 impl Scripted {
-    /// Makes lines end as HTTP wants it and announces the length where the example does not.
+    /// Converts line ends to CRLF and adds a Content-Length if the example has none.
     pub fn read(input: &[u8]) -> Self {
         let (head, body) = match input.windows(2).position(|pair| pair == b"\n\n") {
             Some(at) => (&input[..at], &input[at + 2..]),
@@ -29,7 +29,7 @@ impl Scripted {
         Self { bytes }
     }
 
-    /// The status, where there is one that can be read.
+    /// None if the status line is not readable.
     pub fn status(&self) -> Option<u16> {
         std::str::from_utf8(self.bytes.get(9..12)?).ok()?.parse().ok()
     }
@@ -38,7 +38,7 @@ impl Scripted {
         self.status().is_some_and(|status| (200..300).contains(&status))
     }
 
-    /// Whether this can be the proof that something is gone.
+    /// Whether a backend may conclude from this answer that an object is absent.
     pub fn may_prove_absence(&self) -> bool {
         self.is_success() || self.status() == Some(404)
     }

@@ -1,10 +1,10 @@
-//! XML documents that must be well-formed, read by a parser that we do not use for writing them.
+//! Reads XML answers with a parser that the product does not use to write them.
 
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
 
-/// The text of every element without children, by its name, in order.
+/// The texts of all elements with their names, in document order.
 #[derive(Debug, Default)]
 pub struct Document {
     pub root: String,
@@ -12,7 +12,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads a document; panics where it is not well-formed XML 1.0.
+    /// Panics if the document is not well-formed XML 1.0.
     pub fn read(bytes: &[u8]) -> Self {
         let text = std::str::from_utf8(bytes).expect("a document is UTF-8");
         let forbidden = |c: char| (c < ' ' && !matches!(c, '\t' | '\n' | '\r')) || matches!(c, '\u{fffe}' | '\u{ffff}');
@@ -42,7 +42,7 @@ impl Document {
                 Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
             }
         }
-        assert!(open.is_empty() && !document.root.is_empty(), "it ends early: {text:?}");
+        assert!(open.is_empty() && !document.root.is_empty(), "the document is truncated: {text:?}");
         document
     }
 
@@ -59,7 +59,7 @@ impl Document {
         self.texts.iter().filter(move |(found, _)| found == name).map(|(_, text)| text.as_str())
     }
 
-    /// The text of the only element of that name.
+    /// The text of the element of that name; panics unless there is exactly one.
     pub fn only(&self, name: &str) -> &str {
         let found: Vec<&str> = self.texts.iter().filter(|(found, _)| found == name).map(|(_, text)| &**text).collect();
         assert_eq!(found.len(), 1, "{name} in {self:?}");
@@ -74,7 +74,7 @@ fn push(open: &mut [(String, String)], piece: &str) {
     }
 }
 
-/// Text for an element, every character that matters written as a reference.
+/// Escapes markup and white space as character references.
 pub fn escaped(text: &str) -> String {
     let mut written = String::new();
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Keys of clients, as physical keys: safe to any store, never two alike, and readable back.
+//! Physical keys of object keys: safe on every store, unique, and reversible.
 
 use s3o_model::names::{BackendName, BucketName, KEY_BYTES_MAX, ObjectKey};
 use s3o_model::physical_key::{NameStyle, RESERVED_PREFIX, identifier, physical_key};
@@ -32,7 +32,7 @@ pub fn target(input: &[u8]) {
     }
 }
 
-/// Names read back as they were written, or are refused.
+/// Valid names keep their text.
 fn check_names(text: &str) {
     if let Ok(bucket) = text.parse::<BucketName>() {
         assert_eq!(bucket.as_str(), text);
@@ -41,7 +41,7 @@ fn check_names(text: &str) {
     if let Ok(backend) = text.parse::<BackendName>() {
         assert_eq!(backend.as_str(), text);
     }
-    // What is found on a backend may be named in any way.
+    // Files on a backend may have any name.
     if let Some(id) = identifier(text) {
         assert!(text.to_lowercase().ends_with(&id.as_simple().to_string()), "{text} has {id}");
     }
@@ -64,7 +64,7 @@ fn check_shape(physical: &str) {
     }
 }
 
-/// The key in a physical key, where nothing was shortened.
+/// The object key in a physical key; None if it was shortened.
 fn unescape(physical: &str) -> Option<String> {
     let escaped = physical.strip_prefix("bucket/")?.rsplit_once('~')?.0;
     let segments: Option<Vec<Vec<u8>>> = escaped.split('/').map(unescape_segment).collect();

@@ -1,13 +1,13 @@
-//! Listings: pages, however small, show together what a plain roll-up of all keys shows.
+//! Listings: all pages together equal a plain grouping of all keys, whatever the page size.
 
 use std::collections::BTreeSet;
 
 use s3o_model::listing::{Entry, Keyed, ListPage, ListQuery, Scan, group_of};
 use s3o_model::names::ObjectKey;
 
-struct Row(String);
+struct ListedKey(String);
 
-impl Keyed for Row {
+impl Keyed for ListedKey {
     fn key(&self) -> &str {
         &self.0
     }
@@ -22,13 +22,13 @@ pub fn target(input: &[u8]) {
     let limit = lines.next().and_then(|text| text.parse::<usize>().ok()).unwrap_or(3) % 7;
     let keys: BTreeSet<String> = lines.filter(|key| key.parse::<ObjectKey>().is_ok()).collect();
     let query = ListQuery { prefix, delimiter, after, limit };
-    let expected = rolled_up(&query, &keys);
+    let expected = grouped(&query, &keys);
     let mut shown = Vec::new();
     let mut next = query.clone();
     for _ in 0..=expected.len() {
         let page = page_of(next.clone(), &keys);
         assert!(page.entries.len() <= limit, "{query:?}");
-        shown.extend(page.entries.into_iter().map(written));
+        shown.extend(page.entries.into_iter().map(named));
         match page.next_after {
             Some(after) => {
                 assert_eq!(shown.last().map(|(name, _)| name), Some(&after), "{query:?}");
@@ -44,15 +44,15 @@ pub fn target(input: &[u8]) {
     }
 }
 
-/// What a listing shows, as a name and whether it is a common prefix.
-fn written(entry: Entry<Row>) -> (String, bool) {
+/// The name of an entry, and whether it is a common prefix.
+fn named(entry: Entry<ListedKey>) -> (String, bool) {
     match entry {
         Entry::Row(row) => (row.0, false),
         Entry::Prefix(prefix) => (prefix, true),
     }
 }
 
-fn rolled_up(query: &ListQuery, keys: &BTreeSet<String>) -> Vec<(String, bool)> {
+fn grouped(query: &ListQuery, keys: &BTreeSet<String>) -> Vec<(String, bool)> {
     let after = query.after.as_deref();
     let mut shown: Vec<(String, bool)> = Vec::new();
     for key in keys.iter().filter(|key| key.starts_with(&query.prefix)) {
@@ -60,7 +60,7 @@ fn rolled_up(query: &ListQuery, keys: &BTreeSet<String>) -> Vec<(String, bool)> 
             continue;
         }
         match group_of(query, key) {
-            // The mark of the page before, or the line before.
+            // Already on this page or the page before.
             Some(group) if after == Some(group) || shown.last().is_some_and(|(name, _)| name == group) => {}
             Some(group) => shown.push((group.to_owned(), true)),
             None => shown.push((key.clone(), false)),
@@ -69,15 +69,15 @@ fn rolled_up(query: &ListQuery, keys: &BTreeSet<String>) -> Vec<(String, bool)> 
     shown
 }
 
-fn page_of(query: ListQuery, keys: &BTreeSet<String>) -> ListPage<Row> {
+fn page_of(query: ListQuery, keys: &BTreeSet<String>) -> ListPage<ListedKey> {
     let mut scan = Scan::new(query);
     let mut reads = 0;
     while let Some(read) = scan.next_read() {
         reads += 1;
-        assert!(reads <= 2 * keys.len() + 4, "the scan does not come to an end");
+        assert!(reads <= 2 * keys.len() + 4, "the scan does not end");
         let within = |key: &&String| read.before.as_ref().is_none_or(|before| *key < before);
         let rows = keys.range(read.from.clone()..).take_while(within).take(read.limit);
-        let rows = rows.map(|key| Row(key.clone())).collect();
+        let rows = rows.map(|key| ListedKey(key.clone())).collect();
         scan.feed(rows, &read);
     }
     scan.into_page()

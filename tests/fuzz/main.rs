@@ -1,83 +1,83 @@
-//! Fuzz targets for everything that reads what a stranger sends.
+//! Fuzz targets for everything that reads untrusted input.
 //!
-//! A target is a function of bytes that panics when something is wrong. The inputs are examples from
-//! `corpus/`, changed by a generator with a seed: `make test` runs the same seeds every time, `make
-//! fuzz` runs new ones for as long as it is asked to. CONTRIBUTING.md says how to replay a failure.
+//! A target is a function of bytes that panics when a check fails. The inputs are examples from `corpus/`, mutated by a
+//! seeded generator: `make test` runs the same seeds every time, `make fuzz` runs new ones. `tests/README.md` says how
+//! to replay a failure.
 
 mod answers;
 mod chunked;
 mod document;
-mod door;
-mod harness;
 mod keys;
 mod listings;
 mod mutate;
 mod names;
 mod ranges;
 mod requests;
+mod runner;
+mod s3_server;
 mod sign;
 mod signatures;
 mod stores;
 mod tokens;
 
-use harness::Target;
+use runner::FuzzTarget;
 
 #[test]
-fn keys_are_escaped_safely_and_apart() {
-    Target { name: "keys", short_runs: 6_000 }.run(keys::target);
+fn physical_keys_are_safe_and_unique() {
+    FuzzTarget { name: "keys", short_runs: 6_000 }.run(keys::target);
 }
 
 #[test]
 fn ranges_stay_within_the_object() {
-    let mut door = door::Keeper::new();
-    Target { name: "ranges", short_runs: 1_500 }.run(|input| ranges::target(&mut door, input));
+    let mut server = s3_server::S3Server::new();
+    FuzzTarget { name: "ranges", short_runs: 1_500 }.run(|input| ranges::target(&mut server, input));
 }
 
 #[test]
-fn listings_show_what_there_is() {
-    Target { name: "listings", short_runs: 6_000 }.run(listings::target);
+fn pages_of_listing_equal_full_listing() {
+    FuzzTarget { name: "listings", short_runs: 6_000 }.run(listings::target);
 }
 
 #[test]
-fn tokens_lead_where_they_say_or_nowhere() {
-    let mut door = door::Keeper::new();
-    Target { name: "tokens", short_runs: 400 }.run(|input| tokens::target(&mut door, input));
+fn tokens_continue_after_their_key_or_are_refused() {
+    let mut server = s3_server::S3Server::new();
+    FuzzTarget { name: "tokens", short_runs: 400 }.run(|input| tokens::target(&mut server, input));
 }
 
 #[test]
-fn names_survive_every_document() {
-    let mut door = door::Keeper::new();
-    Target { name: "names", short_runs: 100 }.run(|input| names::target(&mut door, input));
+fn keys_and_tags_round_trip_through_every_document() {
+    let mut server = s3_server::S3Server::new();
+    FuzzTarget { name: "names", short_runs: 100 }.run(|input| names::target(&mut server, input));
 }
 
 #[test]
-fn requests_are_answered_whatever_they_say() {
-    let mut door = door::Keeper::new();
-    Target { name: "requests", short_runs: 1_000 }.run(|input| requests::target(&mut door, input));
+fn every_request_is_answered_and_refusals_change_nothing() {
+    let mut server = s3_server::S3Server::new();
+    FuzzTarget { name: "requests", short_runs: 1_000 }.run(|input| requests::target(&mut server, input));
 }
 
 #[test]
-fn signatures_protect_what_they_cover() {
-    let mut door = door::Keeper::new();
-    Target { name: "signatures", short_runs: 1_500 }.run(|input| signatures::target(&mut door, input));
+fn tampered_signed_requests_are_refused() {
+    let mut server = s3_server::S3Server::new();
+    FuzzTarget { name: "signatures", short_runs: 1_500 }.run(|input| signatures::target(&mut server, input));
 }
 
 #[test]
-fn chunked_bodies_are_read_exactly() {
-    let mut door = door::Keeper::new();
-    Target { name: "chunked", short_runs: 500 }.run(|input| chunked::target(&mut door, input));
+fn chunked_bodies_are_decoded_exactly() {
+    let mut server = s3_server::S3Server::new();
+    FuzzTarget { name: "chunked", short_runs: 500 }.run(|input| chunked::target(&mut server, input));
 }
 
 #[test]
-fn stores_may_answer_anything() {
-    let mut service = stores::Service::new();
-    Target { name: "stores", short_runs: 200 }.run(|input| stores::target(&mut service, input));
+fn any_answer_of_a_store_is_handled() {
+    let mut service = stores::ScriptedService::new();
+    FuzzTarget { name: "stores", short_runs: 200 }.run(|input| stores::target(&mut service, input));
 }
 
 #[test]
-fn every_example_is_answered_as_it_says() {
-    let mut door = door::Keeper::new();
-    for (name, example) in harness::examples("requests") {
-        requests::check_example(&mut door, &name, &example);
+fn every_example_has_its_stated_status() {
+    let mut server = s3_server::S3Server::new();
+    for (name, example) in runner::examples("requests") {
+        requests::check_example(&mut server, &name, &example);
     }
 }

@@ -1,10 +1,10 @@
-//! Changes examples the way strangers get things wrong: bytes, numbers, lines, escapes, lengths.
+//! Mutates examples: bytes, numbers, lines, escapes, lengths.
 
 use fastrand::Rng;
 
-/// Bytes that mean something to some parser.
+/// Bytes with a meaning in some parser.
 const SPECIAL: &[u8] = b"\0\t\n\r \"#%&'()*+,-./0:;<=>?@[]_{}~\x01\x7f\x80\xc3\xef\xff";
-/// Numbers at which something may tip over.
+/// Numbers at and beyond limits.
 const NUMBERS: [&str; 20] = [
     "0",
     "1",
@@ -27,7 +27,7 @@ const NUMBERS: [&str; 20] = [
     "1e3",
     "0x10",
 ];
-/// What matters in one place and may be tried in any.
+/// Tokens with a meaning in some parser.
 const WORDS: [&str; 26] = [
     "\r\n",
     "\r\n\r\n",
@@ -56,10 +56,10 @@ const WORDS: [&str; 26] = [
     "\u{feff}",
     "\u{10ffff}",
 ];
-/// No input grows beyond this.
+/// Maximum size of an input.
 const BYTES_MAX: usize = 32 * 1024;
 
-/// Makes inputs from examples; the same seed makes the same input.
+/// Generates inputs from examples; equal seeds generate equal inputs.
 pub struct Mutator {
     examples: Vec<Vec<u8>>,
 }
@@ -69,7 +69,7 @@ impl Mutator {
         Self { examples }
     }
 
-    /// The input of a seed: an example with a few changes, or now and then noise.
+    /// The input of a seed: an example with up to four mutations, or rarely random bytes.
     pub fn input(&self, seed: u64) -> Vec<u8> {
         let mut rng = Rng::with_seed(seed);
         if rng.u8(..) < 8 {
@@ -103,7 +103,7 @@ impl Mutator {
     }
 }
 
-/// One change that needs no other example.
+/// One mutation that needs no other example.
 pub fn tamper(bytes: &mut Vec<u8>, rng: &mut Rng) {
     match rng.u8(..12) {
         0 => edit(bytes, rng, |byte, rng| byte ^ (1 << rng.u8(..8))),
@@ -123,7 +123,7 @@ pub fn tamper(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// A short piece, mostly; seldom a long one.
+/// A random range, mostly of at most eight bytes.
 fn span(length: usize, rng: &mut Rng) -> std::ops::Range<usize> {
     let start = rng.usize(..=length);
     let longest = if rng.u8(..4) == 0 { length } else { 8 };
@@ -185,7 +185,7 @@ fn lengthen(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// A generator whose numbers follow from the input alone.
+/// A generator that is seeded by the input.
 pub fn rng_of(input: &[u8]) -> Rng {
     let hash = input
         .iter()

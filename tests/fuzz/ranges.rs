@@ -1,38 +1,38 @@
-//! Ranges: as numbers against a reckoning in wider ones, and as headers against an object.
+//! Ranges: as numbers against a calculation with wider integers, and as headers of a GET.
 
 use s3o_model::range::{ByteRange, RangeSpec};
 
-use crate::door::{BODY, Keeper};
 use crate::requests::{Wire, claimed};
+use crate::s3_server::{BODY, S3Server};
 use crate::sign;
 
-pub fn target(door: &mut Keeper, input: &[u8]) {
+pub fn target(server: &mut S3Server, input: &[u8]) {
     check_numbers(input);
-    // Servers take white space from around a value, and what is not text cannot be signed.
+    // Servers trim values, and a value that is not text cannot be signed.
     let Ok(text) = std::str::from_utf8(input).map(|text| text.trim_matches([' ', '\t'])) else { return };
     let Ok(value) = http::HeaderValue::from_bytes(text.as_bytes()) else { return };
     let mut wire = Wire::plain("GET /bucket/key", b"").expect("a request");
     wire.headers.insert("range", value);
     sign::in_header(&mut wire, None);
-    let answer = door.send(&wire);
-    let asked = read(text);
+    let answer = server.send(&wire);
+    let range = read(text);
     match answer.status.as_u16() {
         206 => {
-            let range = answer.header("content-range").expect("a range");
-            assert_eq!(answer.body, claimed(range));
-            assert_eq!(Some(Some(&answer.body[..])), asked.map(wanted), "{range}");
+            let header = answer.header("content-range").expect("a range");
+            assert_eq!(answer.body, claimed(header));
+            assert_eq!(Some(Some(&answer.body[..])), range.map(wanted), "{header}");
         }
         200 => {
             assert_eq!(answer.body, BODY);
             assert_eq!(answer.header("content-range"), None);
-            assert_eq!(asked, None, "a range was ignored");
+            assert_eq!(range, None, "a range was ignored");
         }
-        416 => assert_eq!(asked.map(wanted), Some(None), "a range with bytes was refused"),
+        416 => assert_eq!(range.map(wanted), Some(None), "a range with bytes was refused"),
         status => panic!("a range was answered with {status}"),
     }
 }
 
-/// The one range that a header asks for; all others count as if they were not there.
+/// The range of a header; None if the header is ignored.
 fn read(text: &str) -> Option<RangeSpec> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| {

@@ -1,17 +1,16 @@
-//! Any request at all, correctly signed or not: it is answered, and a refused one changes nothing.
+//! Any request, validly signed or not: it is answered, and a refused request changes nothing.
 //!
-//! An example's first line has the status that it is answered with, how it is signed, its method and
-//! its URI; then follow headers, an empty line and the body. `{upload}` and `{etag}` stand for what
-//! the store holds.
+//! The first line of an example has its expected status, how it is signed, its method and its URI; headers, an empty
+//! line and the body follow. `{upload}` and `{etag}` stand for the fixtures of the store.
 
 use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 
-use crate::door::{Answer, BODY, Keeper, READER_ID};
 use crate::mutate::rng_of;
+use crate::s3_server::{BODY, CheckedAnswer, READER_ID, S3Server};
 use crate::sign;
 
-/// A request as it is sent.
+/// A request as the client sends it.
 #[derive(Clone, Debug)]
 pub struct Wire {
     pub method: Method,
@@ -21,7 +20,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A request without headers; the line is its method and its URI.
+    /// A request without headers; the line has the method and the URI.
     pub fn plain(line: &str, body: &[u8]) -> Option<Self> {
         let (method, uri) = line.split_once(' ')?;
         let method = Method::from_bytes(method.as_bytes()).ok()?;
@@ -30,14 +29,14 @@ impl Wire {
         Some(Self { method, uri: uri.parse().ok()?, headers, body: body.to_vec() })
     }
 
-    /// The same, signed.
+    /// Like [`Self::plain`], signed; panics if the line is not a request.
     pub fn signed(line: &str, body: &[u8]) -> Self {
-        let mut wire = Self::plain(line, body).unwrap_or_else(|| panic!("{line:?} is no request"));
+        let mut wire = Self::plain(line, body).unwrap_or_else(|| panic!("{line:?} is not a request"));
         sign::in_header(&mut wire, None);
         wire
     }
 
-    /// Reads a request line, headers and a body; `None` where no server would get so far.
+    /// Parses a request; None if an HTTP server would refuse it before the S3 layer.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (head, body) = match bytes.windows(2).position(|pair| pair == b"\n\n") {
             Some(at) => (&bytes[..at], &bytes[at + 2..]),
@@ -58,7 +57,7 @@ impl Wire {
         wire.cut_body()
     }
 
-    /// The same request as text.
+    /// The inverse of [`Self::read`].
     pub fn write(&self) -> Vec<u8> {
         let mut bytes = format!("{} {}", self.method, self.uri).into_bytes();
         for (name, value) in &self.headers {
@@ -72,29 +71,29 @@ impl Wire {
         bytes
     }
 
-    /// A server reads no more of a body than was announced.
+    /// Servers read no more of a body than Content-Length.
     fn cut_body(mut self) -> Option<Self> {
         let announced = self.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<usize>().ok()?;
         self.body.truncate(announced);
         Some(self)
     }
 
-    /// Whether the client hung up before the end of the body.
+    /// Whether the client disconnects before the end of the body.
     pub fn breaks_off(&self) -> bool {
         let announced = self.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         announced.is_some_and(|announced: usize| announced > self.body.len())
     }
 }
 
-/// An example, or what became of one: how it is signed, and the request.
-fn read(door: &mut Keeper, input: &[u8]) -> Option<(String, Wire)> {
-    let (upload, etag) = door.fixtures();
+/// Parses an input: how it is signed, and the request.
+fn parse(server: &mut S3Server, input: &[u8]) -> Option<(String, Wire)> {
+    let (upload, etag) = server.fixtures();
     let input = replace(&replace(input, b"{upload}", upload.as_bytes()), b"{etag}", etag.as_bytes());
-    // The status.
+    // Skips the expected status.
     let rest = &input[input.iter().position(|byte| *byte == b' ')? + 1..];
     let space = rest.iter().position(|byte| *byte == b' ')?;
-    let manner = String::from_utf8_lossy(&rest[..space]).into_owned();
-    Some((manner, Wire::read(&rest[space + 1..])?))
+    let signing = String::from_utf8_lossy(&rest[..space]).into_owned();
+    Some((signing, Wire::read(&rest[space + 1..])?))
 }
 
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
@@ -112,10 +111,10 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     replaced
 }
 
-/// The request of an input, signed as it says.
-pub fn signed(door: &mut Keeper, input: &[u8]) -> Option<Wire> {
-    let (manner, mut wire) = read(door, input)?;
-    match manner.as_str() {
+/// The request of an input, signed as its first line says.
+pub fn signed(server: &mut S3Server, input: &[u8]) -> Option<Wire> {
+    let (signing, mut wire) = parse(server, input)?;
+    match signing.as_str() {
         "header" => drop(sign::in_header(&mut wire, None)),
         "unsigned" => drop(sign::in_header(&mut wire, Some("UNSIGNED-PAYLOAD"))),
         "query" => sign::in_query(&mut wire),
@@ -124,31 +123,31 @@ pub fn signed(door: &mut Keeper, input: &[u8]) -> Option<Wire> {
     Some(wire)
 }
 
-pub fn target(door: &mut Keeper, input: &[u8]) {
+pub fn target(server: &mut S3Server, input: &[u8]) {
     if rng_of(input).u8(..4) == 0 {
-        check_reader(door, input);
+        check_reader(server, input);
     }
-    let Some(wire) = signed(door, input) else { return };
-    let answer = door.send(&wire);
+    let Some(wire) = signed(server, input) else { return };
+    let answer = server.send(&wire);
     check_object(&wire, &answer);
-    door.renew();
+    server.renew();
 }
 
-/// Whatever is asked with a key that may only read elsewhere, nothing changes and nothing is told.
-fn check_reader(door: &mut Keeper, input: &[u8]) {
-    let Some((_, mut wire)) = read(door, input) else { return };
+/// A request with a key for another bucket changes nothing and returns nothing of this one.
+fn check_reader(server: &mut S3Server, input: &[u8]) {
+    let Some((_, mut wire)) = parse(server, input) else { return };
     sign::in_header_as(READER_ID, &mut wire, None);
-    let answer = door.send(&wire);
-    assert!(!answer.changed, "a reader changed something");
+    let answer = server.send(&wire);
+    assert!(!answer.changed, "a read-only key changed a row");
     if answer.status.is_success() {
         let holds = |text: &[u8]| answer.body.windows(text.len()).any(|piece| piece == text);
         assert!(!holds(BODY) && !holds(b"<Key>a/1</Key>") && !holds(b"<Name>bucket</Name>"), "{:?}", answer.body);
-        assert!(!answer.headers.contains_key("etag"), "a reader was told of an object");
+        assert!(!answer.headers.contains_key("etag"), "a reader received an ETag");
     }
 }
 
-/// What is read of `/bucket/key` is a piece of what it holds, and says which one.
-fn check_object(wire: &Wire, answer: &Answer) {
+/// A GET of `/bucket/key` returns the bytes that its Content-Range names.
+fn check_object(wire: &Wire, answer: &CheckedAnswer) {
     if wire.method != "GET" || wire.uri.path() != "/bucket/key" || answer.header("accept-ranges").is_none() {
         return;
     }
@@ -158,7 +157,7 @@ fn check_object(wire: &Wire, answer: &Answer) {
     }
 }
 
-/// The bytes that a `Content-Range` speaks of.
+/// The bytes that a `Content-Range` names.
 pub fn claimed(range: &str) -> &'static [u8] {
     let (place, size) = range.strip_prefix("bytes ").and_then(|text| text.split_once('/')).expect("a range");
     let (first, last) = place.split_once('-').expect("two positions");
@@ -166,12 +165,12 @@ pub fn claimed(range: &str) -> &'static [u8] {
     &BODY[first.parse().expect("a number")..=last.parse().expect("a number")]
 }
 
-/// An example has the answer that it says; without this, mutating it would test nothing.
-pub fn check_example(door: &mut Keeper, name: &str, example: &[u8]) {
-    let wire = signed(door, example).unwrap_or_else(|| panic!("{name} is no request"));
-    let answer = door.send(&wire);
+/// Asserts the status of an example: mutations of a wrong example would test nothing.
+pub fn check_example(server: &mut S3Server, name: &str, example: &[u8]) {
+    let wire = signed(server, example).unwrap_or_else(|| panic!("{name} is not a request"));
+    let answer = server.send(&wire);
     let status = std::str::from_utf8(&example[..3]).expect("a status");
     assert_eq!(answer.status.as_str(), status, "{name}: {}", String::from_utf8_lossy(&answer.body));
     check_object(&wire, &answer);
-    door.renew();
+    server.renew();
 }

@@ -1,4 +1,4 @@
-//! Signature Version 4 as a client makes it and as an independent judge verifies it.
+//! Signature Version 4: signing as a client does, and a verification that is independent of the product.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, HeaderValue, Uri};
@@ -8,16 +8,16 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use crate::door::{KEY_ID, READER_ID, REGION, SECRET};
 use crate::requests::Wire;
+use crate::s3_server::{KEY_ID, READER_ID, REGION, SECRET};
 
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
-/// What the signature covers in another way, or what means nothing.
+/// Headers that the signature covers in another way, or that have no effect.
 const EXEMPT: [&str; 3] = ["x-amz-content-sha256", "x-amz-date", "x-amz-user-agent"];
 const SHA256: &str = "x-amz-content-sha256";
 
-/// Now, as signatures write it.
+/// The current time in the format of signatures.
 pub fn now() -> String {
     let form = format_description!("[year][month][day]T[hour][minute][second]Z");
     OffsetDateTime::now_utc().format(form).expect("a date")
@@ -27,12 +27,12 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// A path or a piece of one, escaped as it is signed.
+/// Escapes a path as signatures do.
 pub fn path(text: &str) -> String {
     utf8_percent_encode(text, PATH).to_string()
 }
 
-/// A piece of a query, escaped as it is signed.
+/// Escapes a name or value of a query as signatures do.
 pub fn query(text: &str) -> String {
     utf8_percent_encode(text, QUERY).to_string()
 }
@@ -43,7 +43,7 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// Signs texts of one day for one region.
+/// Signs a text with the key of this day and region.
 fn signature(date: &str, region: &str, text: &str) -> String {
     let day = date.get(..8).unwrap_or_default();
     let key = [day, region, "s3", "aws4_request"]
@@ -56,7 +56,7 @@ fn scope(date: &str) -> String {
     format!("{}/{REGION}/s3/aws4_request", date.get(..8).unwrap_or_default())
 }
 
-/// The signature of a chunk, or with another name and text that of a trailer.
+/// The signature of a chunk or, with another kind and hash, of a trailer.
 pub fn chunk_signature(kind: &str, date: &str, previous: &str, hashes: &str) -> String {
     let text = format!("{kind}\n{date}\n{}\n{previous}\n{hashes}", scope(date));
     signature(date, REGION, &text)
@@ -109,7 +109,7 @@ fn canonical_path(uri: &Uri) -> String {
 
 fn names_to_sign(headers: &HeaderMap) -> Vec<String> {
     let mut names: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
-    // The length of a chunked body is not known before its seed is signed.
+    // The length of a chunked body is unknown when the request is signed.
     names.retain(|name| name != "authorization" && name != "content-length");
     names.sort();
     names
@@ -119,12 +119,12 @@ fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
     headers.insert(name, value.parse().expect("a header"));
 }
 
-/// Signs in the `Authorization` header, with every header the request has; returns the signature.
+/// Signs every header of the request in the `Authorization` header; returns the signature.
 pub fn in_header(wire: &mut Wire, payload: Option<&str>) -> String {
     in_header_as(KEY_ID, wire, payload)
 }
 
-/// The same with the key of someone else, whose secret is the same.
+/// Signs with another access key, which has the same secret.
 pub fn in_header_as(key_id: &str, wire: &mut Wire, payload: Option<&str>) -> String {
     let date = now();
     let payload = payload.map_or_else(|| sha256(&wire.body), str::to_owned);
@@ -139,14 +139,14 @@ pub fn in_header_as(key_id: &str, wire: &mut Wire, payload: Option<&str>) -> Str
     signature
 }
 
-/// Signs in the query, as presigned URLs do.
+/// Signs in the query, as in presigned URLs.
 pub fn in_query(wire: &mut Wire) {
     let date = now();
     wire.headers.entry("host").or_insert(HeaderValue::from_static("s3.test"));
     let names = names_to_sign(&wire.headers);
-    let asked = wire.uri.query().map_or_else(String::new, |query| format!("{query}&"));
+    let own = wire.uri.query().map_or_else(String::new, |query| format!("{query}&"));
     let unsigned = format!(
-        "{}?{asked}X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={}&X-Amz-Date={date}&X-Amz-Expires=600\
+        "{}?{own}X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={}&X-Amz-Date={date}&X-Amz-Expires=600\
          &X-Amz-SignedHeaders={}",
         wire.uri.path(),
         query(&format!("{KEY_ID}/{}", scope(&date))),
@@ -161,7 +161,7 @@ pub fn in_query(wire: &mut Wire) {
     }
 }
 
-/// Whether a request carries a signature of ours that covers what it says.
+/// Whether the signature of the request is valid and covers everything that the server uses.
 pub fn is_genuine(wire: &Wire) -> bool {
     let stated = in_authorization(&wire.headers).or_else(|| in_parameters(&wire.uri));
     let Some(stated) = stated else { return false };
@@ -180,20 +180,20 @@ pub fn is_genuine(wire: &Wire) -> bool {
     {
         return false;
     }
-    // Where a path has characters that should have been escaped, signing it as it stands is as good.
+    // A path with characters that should have been escaped may be signed unescaped.
     [canonical_path(&wire.uri), wire.uri.path().to_owned()]
         .iter()
         .any(|path| request_signature(wire, path, &stated.names, &payload, (&date, region)) == stated.signature)
 }
 
-struct Stated {
+struct SignatureFields {
     credential: String,
     names: Vec<String>,
     signature: String,
     presigned_at: Option<String>,
 }
 
-impl Stated {
+impl SignatureFields {
     fn date_and_payload(&self, wire: &Wire) -> Option<(String, String)> {
         if let Some(date) = &self.presigned_at {
             return Some((date.clone(), "UNSIGNED-PAYLOAD".to_owned()));
@@ -206,17 +206,17 @@ impl Stated {
     }
 }
 
-/// Whether what a request asks for takes nothing from its body, so that nobody reads it.
+/// Whether the server does not read the body of such a request.
 fn ignores_body(wire: &Wire) -> bool {
     let starts_upload = wire.uri.query().is_some_and(|query| query.starts_with("uploads"));
     !matches!(wire.method.as_str(), "PUT" | "POST") || starts_upload || wire.headers.contains_key("x-amz-copy-source")
 }
 
-fn in_authorization(headers: &HeaderMap) -> Option<Stated> {
+fn in_authorization(headers: &HeaderMap) -> Option<SignatureFields> {
     let text = headers.get("authorization")?.to_str().ok()?;
     text.strip_prefix("AWS4-HMAC-SHA256")?;
     let field = |name: &str| Some(text.split_once(name)?.1.split([',', ' ', '\t']).next()?.to_owned());
-    Some(Stated {
+    Some(SignatureFields {
         credential: field("Credential=")?,
         names: field("SignedHeaders=")?.split(';').map(str::to_owned).collect(),
         signature: field("Signature=")?,
@@ -224,13 +224,13 @@ fn in_authorization(headers: &HeaderMap) -> Option<Stated> {
     })
 }
 
-fn in_parameters(uri: &Uri) -> Option<Stated> {
+fn in_parameters(uri: &Uri) -> Option<SignatureFields> {
     let pairs: Vec<_> = uri.query()?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
     let field = |wanted: &str| {
         let found = pairs.iter().find(|(name, _)| decoded(name) == wanted);
         found.map(|(_, value)| decoded(value))
     };
-    Some(Stated {
+    Some(SignatureFields {
         credential: field("X-Amz-Credential")?,
         names: field("X-Amz-SignedHeaders")?.split(';').map(str::to_owned).collect(),
         signature: field("X-Amz-Signature")?,

@@ -1,5 +1,5 @@
-//! A backend is a stranger, too: whatever an S3 service answers, nothing breaks, nothing is believed
-//! that it did not say, and no listing leads astray.
+//! Answers of a store are untrusted, too: whatever an S3 service answers, the backend neither fails nor concludes more
+//! than the answer says, and listings stay within their prefix and order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use s3o_backend::s3::Secret;
-use s3o_backend::{Backend as _, DeleteAnswer, Doomed, PartOf, Probe, S3, S3Options, Span, UploadedPart, body};
+use s3o_backend::{Backend as _, DeleteAnswer, DeleteKey, PartOf, Probe, S3, S3Options, Span, UploadedPart, body};
 use s3o_model::clock::SystemClock;
 use s3o_model::entropy::SeededEntropy;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,14 +18,14 @@ use crate::answers::Scripted;
 
 const ANSWER_MAX: Duration = Duration::from_secs(25);
 
-/// A service on a socket that answers everything in the same way.
-pub struct Service {
+/// A service on a socket that gives one scripted answer to every request.
+pub struct ScriptedService {
     runtime: Runtime,
     endpoint: String,
     answer: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Service {
+impl ScriptedService {
     pub fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
@@ -35,7 +35,7 @@ impl Service {
         runtime.spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.expect("a connection");
-                tokio::spawn(converse(socket, shared.clone()));
+                tokio::spawn(answer_once(socket, shared.clone()));
             }
         });
         Self { runtime, endpoint, answer }
@@ -57,7 +57,7 @@ impl Service {
     }
 }
 
-async fn converse(mut socket: TcpStream, answer: Arc<Mutex<Vec<u8>>>) {
+async fn answer_once(mut socket: TcpStream, answer: Arc<Mutex<Vec<u8>>>) {
     let mut head = Vec::new();
     let mut buffer = [0; 4096];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -67,25 +67,25 @@ async fn converse(mut socket: TcpStream, answer: Arc<Mutex<Vec<u8>>>) {
         }
     }
     let bytes = answer.lock().clone();
-    // A client that has heard enough hangs up first.
+    // A client that has read enough closes the connection first.
     drop(socket.write_all(&bytes).await);
     drop(socket.shutdown().await);
     while socket.read(&mut buffer).await.is_ok_and(|length| length > 0) {}
 }
 
-pub fn target(service: &mut Service, input: &[u8]) {
+pub fn target(service: &mut ScriptedService, input: &[u8]) {
     let scripted = Scripted::read(input);
     service.answer.lock().clone_from(&scripted.bytes);
     let s3 = service.connect();
-    let asking = async {
+    let checks = async {
         check_list(&s3).await;
         check_delete(&s3, &scripted).await;
         check_probe(&s3, &scripted).await;
         check_get(&s3, &scripted).await;
         check_uploads(&s3, &scripted).await;
     };
-    let asked = service.runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, asking).await });
-    asked.expect("everything comes to an end");
+    let checked = service.runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, checks).await });
+    checked.expect("every call returns");
 }
 
 async fn check_list(s3: &S3) {
@@ -102,7 +102,7 @@ async fn check_list(s3: &S3) {
 }
 
 async fn check_delete(s3: &S3, scripted: &Scripted) {
-    let doomed = ["b/a~1", "b/<&>~2"].map(|key| Doomed { key: key.to_owned(), version_id: None });
+    let doomed = ["b/a~1", "b/<&>~2"].map(|key| DeleteKey { key: key.to_owned(), version_id: None });
     for batch in [&doomed[..], &doomed[..1]] {
         let answers = s3.delete_batch(batch).await;
         assert_eq!(answers.len(), batch.len());

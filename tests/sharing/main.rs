@@ -1,9 +1,9 @@
-//! Uploads of a content race the last deletion of the same content, ten thousand times: what was acknowledged is read,
-//! byte for byte, and in the end nothing is left that nobody refers to.
+//! Uploads of a content race the deletion of its last reference, ten thousand times: every acknowledged object is
+//! readable byte for byte, and in the end neither rows nor bytes are left.
 //!
 //! The real engine and workers over real catalogs: SQLite with one instance, PostgreSQL with two.
 
-mod house;
+mod instances;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,108 +12,106 @@ use fastrand::Rng;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::house::{House, Write};
+use crate::instances::{Instances, RaceUpload};
 
 const ROUNDS: usize = 10_000;
-/// Rounds go on side by side, each lane on a content of its own.
+/// Lanes run concurrently, each with a content of its own.
 const LANES: usize = 16;
-/// At least so many rounds must have met condemned content, and as many content that lived.
-const MET_MIN: usize = 1_000;
+/// Minimum number of rounds that found the content condemned, and of rounds that found it live.
+const ROUNDS_OF_EACH_KIND_MIN: usize = 1_000;
 
-/// When the delete begins.
-enum Begin {
-    /// With the write.
-    Together,
-    /// When the write is announced and its body is asked for.
-    WithTheBody,
-    /// At some moment of the write.
+/// When the delete of the old key starts, relative to the write of the new one.
+enum DeleteStart {
+    WithRequest,
+    /// When the server asks for the body.
+    WithBody,
     After(Duration),
 }
 
-/// One lane: a content that is written again and again under new keys, while its last key is deleted.
-struct Lane {
+/// Writes one content under new keys again and again, and deletes the key of the round before.
+struct RaceLane {
     number: usize,
     body: Vec<u8>,
     rng: Rng,
-    /// How long a write takes, to let the delete begin at any moment of the next.
-    pace: Duration,
+    /// Moving average of the duration of a write: the delete starts within it.
+    write_duration: Duration,
 }
 
-impl Lane {
+impl RaceLane {
     fn new(number: usize) -> Self {
         let body = format!("the content of lane {number}; ").repeat(9).into_bytes();
-        Self { number, body, rng: Rng::with_seed(number as u64), pace: Duration::from_millis(2) }
+        Self { number, body, rng: Rng::with_seed(number as u64), write_duration: Duration::from_millis(2) }
     }
 
     fn key(&self, round: usize) -> String {
         format!("{}/{round}", self.number)
     }
 
-    fn begin(&mut self) -> Begin {
+    fn delete_start(&mut self) -> DeleteStart {
         match self.rng.u8(..4) {
-            0 => Begin::Together,
-            1 | 2 => Begin::WithTheBody,
-            _ => Begin::After(self.pace.mul_f64(self.rng.f64())),
+            0 => DeleteStart::WithRequest,
+            1 | 2 => DeleteStart::WithBody,
+            _ => DeleteStart::After(self.write_duration.mul_f64(self.rng.f64())),
         }
     }
 
-    async fn run(mut self, house: Arc<House>) {
-        let first = Write { announced: false, body_asked: Arc::default() };
-        house.put(0, &self.key(0), &self.body, first).await;
+    async fn run(mut self, instances: Arc<Instances>) {
+        let first = RaceUpload { declares_digest: false, body_requested: Arc::default() };
+        instances.put(0, &self.key(0), &self.body, first).await;
         for round in 1..=ROUNDS / LANES {
-            self.race(&house, round).await;
+            self.race(&instances, round).await;
         }
-        house.delete(0, &self.key(ROUNDS / LANES)).await;
+        instances.delete(0, &self.key(ROUNDS / LANES)).await;
     }
 
-    async fn race(&mut self, house: &House, round: usize) {
-        let (old, new, when) = (self.key(round - 1), self.key(round), self.begin());
-        let body_asked = Arc::new(Notify::new());
-        // What is held cannot be met condemned.
-        let write = Write { announced: self.rng.u8(..4) == 0, body_asked: body_asked.clone() };
+    async fn race(&mut self, instances: &Instances, round: usize) {
+        let (old, new, start) = (self.key(round - 1), self.key(round), self.delete_start());
+        let body_requested = Arc::new(Notify::new());
+        // A declared digest pins the content, which then cannot be condemned; so most uploads declare none.
+        let upload = RaceUpload { declares_digest: self.rng.u8(..4) == 0, body_requested: body_requested.clone() };
         let write = async {
-            let start = Instant::now();
-            house.put(round, &new, &self.body, write).await;
-            start.elapsed()
+            let began = Instant::now();
+            instances.put(round, &new, &self.body, upload).await;
+            began.elapsed()
         };
         let delete = async {
-            match when {
-                Begin::Together => {}
-                Begin::WithTheBody => body_asked.notified().await,
-                Begin::After(time) => sleep(time).await,
+            match start {
+                DeleteStart::WithRequest => {}
+                DeleteStart::WithBody => body_requested.notified().await,
+                DeleteStart::After(time) => sleep(time).await,
             }
-            house.delete(round + 1, &old).await;
+            instances.delete(round + 1, &old).await;
         };
         let (took, ()) = tokio::join!(write, delete);
-        self.pace = (self.pace * 3 + took) / 4;
-        assert_eq!(house.read(round, &new).await, self.body, "{new}");
+        self.write_duration = (self.write_duration * 3 + took) / 4;
+        assert_eq!(instances.read(round, &new).await, self.body, "{new}");
     }
 }
 
-async fn ten_thousand_rounds(house: House) {
-    let (house, start) = (Arc::new(house), Instant::now());
-    let upkeep = tokio::spawn(house.clone().keep_clean());
-    let lanes: Vec<_> = (0..LANES).map(|number| tokio::spawn(Lane::new(number).run(house.clone()))).collect();
+async fn ten_thousand_rounds(instances: Instances) {
+    let (instances, began) = (Arc::new(instances), Instant::now());
+    let workers = tokio::spawn(instances.clone().keep_clean());
+    let lanes: Vec<_> = (0..LANES).map(|number| tokio::spawn(RaceLane::new(number).run(instances.clone()))).collect();
     for lane in lanes {
         lane.await.expect("no round fails");
     }
-    upkeep.abort();
-    assert!(upkeep.await.is_err_and(|ended| ended.is_cancelled()), "the workers worked");
-    let ((made, met), took) = (house.seen(), start.elapsed());
-    // Every lane began with content of its own; whoever made it since had met condemned content.
-    let (fresh, joined) = (made - LANES, ROUNDS + LANES - made);
-    println!("{ROUNDS} rounds in {took:?}: {fresh} met condemned content, {joined} joined content that lived");
-    println!("content was made or condemned under the hands of a write {met} times");
-    house.is_empty_at_rest().await;
-    assert!(fresh >= MET_MIN && joined >= MET_MIN, "{fresh} and {joined}");
+    workers.abort();
+    assert!(workers.await.is_err_and(|ended| ended.is_cancelled()), "the workers did not panic");
+    let ((created, conflicts), took) = (instances.counts(), began.elapsed());
+    // Every lane creates its content once; each further creation found the content condemned.
+    let (condemned, live) = (created - LANES, ROUNDS + LANES - created);
+    println!("{ROUNDS} rounds in {took:?}: {condemned} found the content condemned, {live} found it live");
+    println!("{conflicts} units conflicted with another unit on the same content");
+    instances.check_empty().await;
+    assert!(condemned >= ROUNDS_OF_EACH_KIND_MIN && live >= ROUNDS_OF_EACH_KIND_MIN, "{condemned} and {live}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn uploads_race_the_last_deletion_on_sqlite() {
-    ten_thousand_rounds(House::on_sqlite().await).await;
+    ten_thousand_rounds(Instances::on_sqlite().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn uploads_race_the_last_deletion_on_postgres_with_two_instances() {
-    ten_thousand_rounds(House::on_postgres().await).await;
+    ten_thousand_rounds(Instances::on_postgres().await).await;
 }

@@ -1,62 +1,62 @@
-//! When what was written ceases to exist, as far as anybody can know: its writer says for how long or until when, and
-//! learns the moment with the answer.
+//! When an object expires, as far as clients can know: a write asks for a duration or a time, and its answer contains
+//! the time.
 
 use s3o_model::clock::Timestamp;
 use s3o_model::expiry::Expiry;
 
-use crate::model::Impossible;
-use crate::sky::{Mark, Sky};
+use crate::clock::{ClockMark, SimulatedClock};
+use crate::model::Contradiction;
 
-/// The end of one write.
+/// The expiry of one write.
 #[derive(Debug, Clone)]
-pub struct End {
-    /// When its writer set out.
-    since: Mark,
-    asked: Expiry,
-    /// What the writer was told.
-    told: Option<Timestamp>,
+pub struct ExpiryModel {
+    /// The start of the write.
+    since: ClockMark,
+    requested: Expiry,
+    /// From the answer to the write.
+    confirmed: Option<Timestamp>,
 }
 
-impl End {
-    /// The end of a write that sets out at this moment.
-    pub fn new(since: Mark, asked: Expiry) -> Self {
-        Self { since, asked, told: None }
+impl ExpiryModel {
+    pub fn new(since: ClockMark, requested: Expiry) -> Self {
+        Self { since, requested, confirmed: None }
     }
 
-    /// The moment, if anybody knows it.
+    /// None while only the server knows it.
     fn moment(&self) -> Option<Timestamp> {
-        self.told.or(self.asked.moment())
+        self.confirmed.or(self.requested.moment())
     }
 
-    /// Nothing ends before this.
-    fn earliest(&self, sky: &Sky) -> Timestamp {
-        let live = self.asked.live().unwrap_or_default();
-        self.moment().unwrap_or_else(|| sky.shown_since(self.since).start().after(live))
+    /// A lower bound of the expiry.
+    fn earliest(&self, clock: &SimulatedClock) -> Timestamp {
+        let lifetime = self.requested.live().unwrap_or_default();
+        self.moment().unwrap_or_else(|| clock.range_since(self.since).start().after(lifetime))
     }
 
-    /// The writer was told when: that must be what it asked for.
-    pub fn told(&mut self, moment: Timestamp, sky: &Sky) -> Result<(), Impossible> {
-        let shown = sky.shown_since(self.since);
-        let fits = match self.asked {
-            Expiry::At(asked) => moment == asked,
-            Expiry::After(live) => (shown.start().after(live)..=shown.end().after(live)).contains(&moment),
+    /// Takes the expiry from the answer, which must be what the write asked for.
+    pub fn confirm(&mut self, moment: Timestamp, clock: &SimulatedClock) -> Result<(), Contradiction> {
+        let range = clock.range_since(self.since);
+        let fits = match self.requested {
+            Expiry::At(requested) => moment == requested,
+            Expiry::After(lifetime) => (range.start().after(lifetime)..=range.end().after(lifetime)).contains(&moment),
         };
-        self.told = Some(moment);
-        if fits { Ok(()) } else { Err(Impossible(format!("{:?} became {moment}", self.asked))) }
+        self.confirmed = Some(moment);
+        if fits { Ok(()) } else { Err(Contradiction(format!("{:?} was answered with {moment}", self.requested))) }
     }
 
-    /// Whether whoever set out at `mark` may still have seen it.
-    pub fn may_be_ahead(&self, mark: Mark, sky: &Sky) -> bool {
-        self.moment().is_none_or(|moment| *sky.shown_since(mark).start() < moment)
+    /// Whether a request that started at the mark may have seen the object.
+    pub fn may_be_after(&self, mark: ClockMark, clock: &SimulatedClock) -> bool {
+        self.moment().is_none_or(|moment| *clock.range_since(mark).start() < moment)
     }
 
-    /// Whether whoever set out at `mark` may have seen it no more.
-    pub fn may_have_come(&self, mark: Mark, sky: &Sky) -> bool {
-        self.earliest(sky) <= *sky.shown_since(mark).end()
+    /// Whether a request that started at the mark may have seen the object as expired.
+    pub fn may_be_before_end_of(&self, mark: ClockMark, clock: &SimulatedClock) -> bool {
+        self.earliest(clock) <= *clock.range_since(mark).end()
     }
 
-    /// Whether it may have come at all, so that the row may be gone. The clock may be back before it since.
-    pub fn may_be_over(&self, sky: &Sky) -> bool {
-        self.may_have_come(self.since, sky)
+    /// Whether the expiry may have passed at any time so far, so that the row may be deleted. The clock may have jumped
+    /// back since.
+    pub fn may_have_passed(&self, clock: &SimulatedClock) -> bool {
+        self.may_be_before_end_of(self.since, clock)
     }
 }

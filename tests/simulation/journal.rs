@@ -1,20 +1,19 @@
-//! What happened in one run: counted always, told in full when somebody will read it.
+//! The events of one run: always counted, and recorded line by line for a replay.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Arguments};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use s3o_model::clock::Clock;
 
-use crate::sky::Sky;
+use crate::clock::SimulatedClock;
 
-/// How often what happened.
+/// Number of events by name.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Counts(BTreeMap<String, u64>);
+pub struct EventCounts(BTreeMap<String, u64>);
 
-impl Counts {
-    /// Counts one.
+impl EventCounts {
     pub fn add(&mut self, what: &str) {
         self.add_many(what, 1);
     }
@@ -26,66 +25,59 @@ impl Counts {
         }
     }
 
-    /// Adds all of another run.
+    /// Adds the counts of another run.
     pub fn absorb(&mut self, other: &Self) {
         for (what, times) in &other.0 {
             self.add_many(what, *times);
         }
     }
 
-    /// How often.
     pub fn of(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or(0)
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for EventCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|(what, times)| writeln!(f, "  {what:<32} {times:>9}"))
     }
 }
 
-/// The journal of one run.
+/// Shared by everything that runs in one seed.
 #[derive(Clone)]
-pub struct Journal(Arc<Inner>);
+pub struct Journal(Arc<JournalState>);
 
-struct Inner {
-    sky: Arc<Sky>,
-    counts: Mutex<Counts>,
+struct JournalState {
+    clock: Arc<SimulatedClock>,
+    counts: Mutex<EventCounts>,
     lines: Option<Mutex<Vec<String>>>,
 }
 
-fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock()
-}
-
 impl Journal {
-    /// An empty journal; only one that is `told` keeps lines.
-    pub fn new(sky: Arc<Sky>, told: bool) -> Self {
-        let lines = told.then(Mutex::default);
-        Self(Arc::new(Inner { sky, counts: Mutex::default(), lines }))
+    /// Only a verbose journal keeps lines.
+    pub fn new(clock: Arc<SimulatedClock>, verbose: bool) -> Self {
+        let lines = verbose.then(Mutex::default);
+        Self(Arc::new(JournalState { clock, counts: Mutex::default(), lines }))
     }
 
-    /// Counts one.
     pub fn count(&self, what: &str) {
-        lock(&self.0.counts).add(what);
+        self.0.counts.lock().add(what);
     }
 
-    /// Notes a line with its moment.
-    pub fn tell(&self, line: Arguments<'_>) {
+    /// Adds a line with the current time, in milliseconds since the start of the simulation.
+    pub fn record(&self, line: Arguments<'_>) {
         if let Some(lines) = &self.0.lines {
-            let moment = self.0.sky.now().millis() - 1_700_000_000_000;
-            lock(lines).push(format!("{moment:>10} {line}"));
+            let millis = self.0.clock.now().millis() - 1_700_000_000_000;
+            lines.lock().push(format!("{millis:>10} {line}"));
         }
     }
 
-    /// The counts so far.
-    pub fn counts(&self) -> Counts {
-        lock(&self.0.counts).clone()
+    pub fn counts(&self) -> EventCounts {
+        self.0.counts.lock().clone()
     }
 
-    /// The lines so far.
+    /// Empty unless the journal is verbose.
     pub fn lines(&self) -> Vec<String> {
-        self.0.lines.as_ref().map(|lines| lock(lines).clone()).unwrap_or_default()
+        self.0.lines.as_ref().map(|lines| lines.lock().clone()).unwrap_or_default()
     }
 }

@@ -1,40 +1,41 @@
-//! Deterministic simulation: the real engine and the real workers over a real catalog and backends
-//! that fail, in a paused clock, driven by one seed. Clients send random requests, hang up, and
-//! hold every answer against a model; the process crashes and starts again. One seed is one run,
-//! to the last detail.
+//! Deterministic simulation: the real engine and workers over a real catalog and backends that fail, in a paused clock,
+//! driven by one seed. Clients send random requests, disconnect, and compare every answer with a model; the process
+//! crashes and starts again. A seed determines every event of its run.
 //!
-//! `S3O_SIM_SEED=n` runs one seed and tells what happened in it. `S3O_SOAK_SECONDS=n` runs new seeds
-//! for so long. `S3O_SIM_POSTGRES=1` runs the one seed on PostgreSQL.
+//! `S3O_SIM_SEED=n` runs one seed and prints its events. `S3O_SOAK_SECONDS=n` runs new seeds for that long.
+//! `S3O_SIM_POSTGRES=1` runs the one seed on PostgreSQL.
 
+mod answers;
+mod background;
 mod bodies;
+mod checks;
 mod client;
+mod clock;
+mod copies;
 mod expiries;
+mod fault_schedule;
 mod journal;
+mod layers;
 mod ledger;
-mod life;
 mod model;
 mod requests;
 mod rules;
-mod sky;
-mod storm;
-mod upkeep;
+mod run;
 mod uploads;
-mod watched;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_model::entropy::{Entropy as _, SystemEntropy};
-use s3o_tests::database::StillDatabase;
+use s3o_tests::database::BlockingDatabase;
 
-use crate::journal::{Counts, Journal};
-use crate::sky::Sky;
-use crate::storm::KINDS;
+use crate::clock::SimulatedClock;
+use crate::fault_schedule::FAULT_KINDS;
+use crate::journal::{EventCounts, Journal};
 
-/// Ways in which a write that was cut off ends, and an object by its expiry or by a rule; each must be among what was
-/// simulated.
-const ENDS: [&str; 10] = [
+/// Outcomes of interrupted writes and of expirations; each must occur in every shard.
+const OUTCOMES: [&str; 10] = [
     "pending_reaper promoted",
     "pending_reaper dropped",
     "pending_reaper superseded",
@@ -44,33 +45,33 @@ const ENDS: [&str; 10] = [
     "expiry worker died",
     "expiry worker was slow",
     "watchdog stuck_reset",
-    "writes too late to expire",
+    "writes with an expiry in the past",
 ];
-/// What happens to equal content, as often.
-const SHARED: [&str; 2] = ["content pinned", "content kept once"];
+/// Dedup events; each must occur in every shard.
+const DEDUP: [&str; 2] = ["content pinned", "content kept once"];
 const SEEDS_PER_SHARD: u64 = 500;
 const SEEDS_ON_POSTGRESQL: u64 = 40;
 const OPERATIONS_MIN: u64 = 200;
 
-fn asked(variable: &str) -> Option<u64> {
+fn env_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
-/// Runs a seed and gives its journal, or what it died of.
-fn journal_of(seed: u64, told: bool, database: Option<&StillDatabase>) -> (Journal, bool) {
-    let sky = Arc::new(Sky::default());
-    let journal = Journal::new(sky.clone(), told);
-    let outcome = catch_unwind(AssertUnwindSafe(|| life::run(seed, &journal, &sky, database)));
+/// Runs a seed; returns its journal and whether every check passed.
+fn journal_of(seed: u64, verbose: bool, database: Option<&BlockingDatabase>) -> (Journal, bool) {
+    let clock = Arc::new(SimulatedClock::default());
+    let journal = Journal::new(clock.clone(), verbose);
+    let outcome = catch_unwind(AssertUnwindSafe(|| run::run(seed, &journal, &clock, database)));
     (journal, outcome.is_ok())
 }
 
-/// Runs a seed; one that fails is run again for its trace.
-fn run(seed: u64, database: Option<&StillDatabase>) -> Counts {
+/// Runs a seed; one that fails runs again with a verbose journal.
+fn check_seed(seed: u64, database: Option<&BlockingDatabase>) -> EventCounts {
     let (journal, passed) = journal_of(seed, false, database);
     if !passed {
-        println!("S3O_SIM_SEED={seed} failed; this is what happened in it:");
-        let (told, _) = journal_of(seed, true, database);
-        println!("{}", told.lines().join("\n"));
+        println!("S3O_SIM_SEED={seed} failed, its events:");
+        let (verbose, _) = journal_of(seed, true, database);
+        println!("{}", verbose.lines().join("\n"));
         panic!("S3O_SIM_SEED={seed}");
     }
     let counts = journal.counts();
@@ -79,17 +80,18 @@ fn run(seed: u64, database: Option<&StillDatabase>) -> Counts {
 }
 
 fn shard(number: u64) {
-    if asked("S3O_SIM_SEED").is_some() {
+    if env_number("S3O_SIM_SEED").is_some() {
         return;
     }
-    let mut counts = Counts::default();
+    let mut counts = EventCounts::default();
     let first = number * SEEDS_PER_SHARD;
     for seed in first..first + SEEDS_PER_SHARD {
-        counts.absorb(&run(seed, None));
+        counts.absorb(&check_seed(seed, None));
     }
     println!("seeds {first} to {}:\n{counts}", first + SEEDS_PER_SHARD - 1);
-    let missing: Vec<_> = KINDS.into_iter().chain(ENDS).chain(SHARED).filter(|kind| counts.of(kind) == 0).collect();
-    assert!(missing.is_empty(), "these never struck: {missing:?}");
+    let missing: Vec<_> =
+        FAULT_KINDS.into_iter().chain(OUTCOMES).chain(DEDUP).filter(|kind| counts.of(kind) == 0).collect();
+    assert!(missing.is_empty(), "these never occurred: {missing:?}");
 }
 
 #[test]
@@ -114,15 +116,15 @@ fn seeds_of_the_fourth_shard() {
 
 #[test]
 fn seeds_on_postgresql() {
-    let (database, mut counts) = (StillDatabase::fresh(), Counts::default());
+    let (database, mut counts) = (BlockingDatabase::fresh(), EventCounts::default());
     for seed in 0..SEEDS_ON_POSTGRESQL {
-        counts.absorb(&run(seed, Some(&database)));
+        counts.absorb(&check_seed(seed, Some(&database)));
     }
     println!("seeds 0 to {} on PostgreSQL:\n{counts}", SEEDS_ON_POSTGRESQL - 1);
 }
 
 #[test]
-fn one_seed_is_one_run() {
+fn equal_seeds_produce_equal_events() {
     for seed in 7000..7010 {
         let (first, second) = (journal_of(seed, true, None).0.lines(), journal_of(seed, true, None).0.lines());
         assert!(first.len() > 400, "{} lines", first.len());
@@ -134,9 +136,9 @@ fn one_seed_is_one_run() {
 }
 
 #[test]
-fn the_seed_that_was_asked_for() {
-    if let Some(seed) = asked("S3O_SIM_SEED") {
-        let database = asked("S3O_SIM_POSTGRES").map(|_| StillDatabase::fresh());
+fn seed_from_environment() {
+    if let Some(seed) = env_number("S3O_SIM_SEED") {
+        let database = env_number("S3O_SIM_POSTGRES").map(|_| BlockingDatabase::fresh());
         let (journal, passed) = journal_of(seed, true, database.as_ref());
         println!("{}\n{}", journal.lines().join("\n"), journal.counts());
         assert!(passed, "S3O_SIM_SEED={seed}");
@@ -145,14 +147,14 @@ fn the_seed_that_was_asked_for() {
 
 #[test]
 fn soak() {
-    let Some(seconds) = asked("S3O_SOAK_SECONDS") else { return };
+    let Some(seconds) = env_number("S3O_SOAK_SECONDS") else { return };
     let began = tokio::time::Instant::now();
-    let (mut seeds, mut counts, mut told) = (0_u64, Counts::default(), 0);
+    let (mut seeds, mut counts, mut reported) = (0_u64, EventCounts::default(), 0);
     while began.elapsed() < Duration::from_secs(seconds) {
-        counts.absorb(&run(SystemEntropy.next_u64(), None));
+        counts.absorb(&check_seed(SystemEntropy.next_u64(), None));
         seeds += 1;
-        if began.elapsed().as_secs() / 10 > told {
-            told = began.elapsed().as_secs() / 10;
+        if began.elapsed().as_secs() / 10 > reported {
+            reported = began.elapsed().as_secs() / 10;
             println!("{seeds} seeds, {} operations in {} s", counts.of("operations"), began.elapsed().as_secs());
         }
     }

@@ -1,236 +1,206 @@
 //! The reference model: for each key, every state that the answers so far allow.
 //!
-//! A request that was not answered yet may take effect at any moment between its start and its
-//! end. So a key is not in one state but in several possible ones, each with the open requests
-//! that have taken effect in it. An answer throws away the states that it contradicts; when none
-//! is left, nothing that a correct store could have done explains what clients saw.
+//! A request without an answer may take effect at any moment between its start and its end. So a key has several
+//! possible states, each with the open requests that have taken effect in it. An answer removes the states that it
+//! contradicts. When none is left, no correct store could have given these answers.
 //!
-//! What expires is there or not by the clock alone: each request sees it as the clock stood at some moment between its
-//! start and its end, and from the moment of its expiry on its row may be removed at any time.
+//! Whether an object has expired depends on the clock alone: each request sees the clock at some moment between its
+//! start and its end, and the row may be deleted at any time after the expiry.
+
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use s3o_model::clock::Timestamp;
-use s3o_model::expiry::Expiry;
 
-use crate::expiries::End;
-use crate::sky::{Mark, Sky};
+use crate::clock::{ClockMark, SimulatedClock};
+use crate::expiries::ExpiryModel;
 
-/// A body, by its place in [`crate::bodies::Bodies`].
-pub type Body = usize;
-/// What a key shows.
-pub type Value = Option<Body>;
-/// One request on one key.
-pub type Request = u64;
+pub use write::{ModelCondition, ModelWrite};
 
-/// Whether the reaper may finish an unacknowledged PUT that declared a digest, after its lease
-/// ran out and as long as nothing superseded it (`recovery: promote`).
+/// Index of a body in [`crate::bodies::Bodies`].
+pub type BodyId = usize;
+/// The body of a key; None if there is no object.
+pub type KeyContent = Option<BodyId>;
+/// Number of one request on one key.
+pub type ModelRequest = u64;
+
+/// Whether `pending_reaper` may commit an unacknowledged PUT with a declared digest after its lease expired, unless
+/// another write superseded it (`recovery: promote`).
 pub const REAPER_PROMOTES: bool = true;
 
-/// When a write may take effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
-    Always,
-    IfAbsent,
-    IfMatch(Body),
-}
-
-impl Condition {
-    /// Whether it holds where this is.
-    pub fn holds(&self, value: Value) -> bool {
-        match self {
-            Self::Always => true,
-            Self::IfAbsent => value.is_none(),
-            Self::IfMatch(body) => value == Some(*body),
-        }
-    }
-}
-
-/// A write that sets out.
+/// What an open request may still do to its key.
 #[derive(Debug, Clone)]
-pub struct Write {
-    /// It puts one of these there; a copy does not know which before it is answered.
-    pub values: BTreeSet<Value>,
-    pub condition: Condition,
-    /// Whether it declared a digest.
-    pub declared: bool,
-    /// When what it writes ceases to exist.
-    pub expiry: Option<Expiry>,
-}
-
-impl Write {
-    /// One of this, which stays.
-    pub fn of(value: Value, condition: Condition) -> Self {
-        Self { values: BTreeSet::from([value]), condition, declared: false, expiry: None }
-    }
-}
-
-/// What a request may do to a key.
-#[derive(Debug, Clone)]
-enum Open {
-    /// Sees what is there.
+enum OpenRequest {
     Read,
-    /// Writes; the end of what it writes is the one of this number.
-    Write(Write, Option<usize>),
-    /// A write whose owner is gone: the reaper may promote it until another write takes effect.
-    Abandoned(Write, Option<usize>),
-    /// A rule that removes whatever is there, at any moment, as often as it finds something.
+    /// The second field is the index of its expiry.
+    Write(ModelWrite, Option<usize>),
+    /// A write whose outcome is unknown: `pending_reaper` may promote it until another write takes effect.
+    Abandoned(ModelWrite, Option<usize>),
+    /// A lifecycle rule, which may delete the object at any moment and any number of times.
     Removal,
 }
 
-/// What the row of a key holds.
+/// The row of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
-    body: Body,
-    /// The number of its end, if it has one.
-    end: Option<usize>,
+struct StoredRow {
+    body: BodyId,
+    /// Index of its expiry; None never expires.
+    expiry: Option<usize>,
 }
 
-/// One possible state: what is there, and what the open requests that took effect saw or wrote.
+/// One possible state of a key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct State {
-    held: Option<Held>,
-    done: BTreeMap<Request, Value>,
+struct KeyState {
+    held: Option<StoredRow>,
+    /// What each open request that took effect read or wrote.
+    done: BTreeMap<ModelRequest, KeyContent>,
 }
 
-/// Everything that may be true of one key.
-pub struct Key {
-    states: BTreeSet<State>,
-    /// What is under way, and when it set out.
-    open: BTreeMap<Request, (Mark, Open)>,
-    ends: Vec<End>,
-    sky: Arc<Sky>,
+/// All possible states of one key.
+pub struct KeyModel {
+    states: BTreeSet<KeyState>,
+    /// With the time of their start.
+    open: BTreeMap<ModelRequest, (ClockMark, OpenRequest)>,
+    expiries: Vec<ExpiryModel>,
+    clock: Arc<SimulatedClock>,
 }
 
-/// What no correct store can have done.
+/// An answer that no correct store could have given.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Impossible(pub String);
+pub struct Contradiction(pub String);
 
-impl Key {
-    /// A key that holds nothing.
-    pub fn new(sky: Arc<Sky>) -> Self {
-        let states = BTreeSet::from([State { held: None, done: BTreeMap::new() }]);
-        Self { states, open: BTreeMap::new(), ends: Vec::new(), sky }
+impl KeyModel {
+    /// A key without an object.
+    pub fn new(clock: Arc<SimulatedClock>) -> Self {
+        let states = BTreeSet::from([KeyState { held: None, done: BTreeMap::new() }]);
+        Self { states, open: BTreeMap::new(), expiries: Vec::new(), clock }
     }
 
-    fn start(&mut self, request: Request, what: Open) {
-        self.open.insert(request, (self.sky.mark(), what));
+    fn start(&mut self, request: ModelRequest, what: OpenRequest) {
+        self.open.insert(request, (self.clock.mark(), what));
     }
 
-    /// A reader sets out.
-    pub fn start_read(&mut self, request: Request) {
-        self.start(request, Open::Read);
+    /// A read may see every state from now on.
+    pub fn start_read(&mut self, request: ModelRequest) {
+        self.start(request, OpenRequest::Read);
     }
 
-    /// A writer sets out.
-    pub fn start_write(&mut self, request: Request, write: Write) {
+    /// A write may take effect from now on.
+    pub fn start_write(&mut self, request: ModelRequest, write: ModelWrite) {
         let end = write.expiry.map(|expiry| {
-            self.ends.push(End::new(self.sky.mark(), expiry));
-            self.ends.len() - 1
+            self.expiries.push(ExpiryModel::new(self.clock.mark(), expiry));
+            self.expiries.len() - 1
         });
-        self.start(request, Open::Write(write, end));
+        self.start(request, OpenRequest::Write(write, end));
     }
 
-    /// A rule comes into force.
-    pub fn start_removal(&mut self, request: Request) {
-        self.start(request, Open::Removal);
+    /// A lifecycle rule is set.
+    pub fn start_removal(&mut self, request: ModelRequest) {
+        self.start(request, OpenRequest::Removal);
     }
 
-    /// An open copy may find this at its source, too.
-    pub fn may_also_write(&mut self, request: Request, more: &BTreeSet<Value>) {
-        if let Some((_, Open::Write(write, _))) = self.open.get_mut(&request) {
+    /// An open copy may find these contents at its source as well.
+    pub fn may_also_write(&mut self, request: ModelRequest, more: &BTreeSet<KeyContent>) {
+        if let Some((_, OpenRequest::Write(write, _))) = self.open.get_mut(&request) {
             write.values.extend(more.iter().copied());
         }
     }
 
-    /// A writer is told when what it wrote ceases to exist.
-    pub fn told(&mut self, request: Request, moment: Timestamp) -> Result<(), Impossible> {
+    /// The answer to a write says when its object expires.
+    pub fn confirm_expiry(&mut self, request: ModelRequest, moment: Timestamp) -> Result<(), Contradiction> {
         match self.open.get(&request) {
-            Some((_, Open::Write(_, Some(end)))) => self.ends[*end].told(moment, &self.sky),
-            _ => Err(Impossible(format!("nobody asked for an end at {moment}"))),
+            Some((_, OpenRequest::Write(_, Some(end)))) => self.expiries[*end].confirm(moment, &self.clock),
+            _ => Err(Contradiction(format!("the write has no expiry, but expires at {moment}"))),
         }
     }
 
-    /// What may be there now or once the open writes took effect.
-    pub fn possible(&self) -> BTreeSet<Value> {
+    /// The contents that the key may have now or after the open writes.
+    pub fn possible(&self) -> BTreeSet<KeyContent> {
         let written = self.open.values().filter_map(|open| match open {
-            (_, Open::Write(write, _) | Open::Abandoned(write, _)) => Some(&write.values),
-            (_, Open::Read | Open::Removal) => None,
+            (_, OpenRequest::Write(write, _) | OpenRequest::Abandoned(write, _)) => Some(&write.values),
+            (_, OpenRequest::Read | OpenRequest::Removal) => None,
         });
         self.values().chain(written.flatten().copied()).collect()
     }
 
-    /// What the row may hold.
-    fn values(&self) -> impl Iterator<Item = Value> {
+    /// The contents that the row may have, expired or not.
+    fn values(&self) -> impl Iterator<Item = KeyContent> {
         self.states.iter().map(|state| state.held.map(|held| held.body))
     }
 
-    /// Whether a write is under way, or what is there may be removed since it has expired.
+    /// Whether a write is open, or the row may be deleted because it has expired.
     pub fn is_changing(&self) -> bool {
-        let is_writing = self.open.values().any(|(_, open)| !matches!(open, Open::Read));
-        is_writing || self.states.iter().any(|state| self.may_be_over(state))
+        let is_writing = self.open.values().any(|(_, open)| !matches!(open, OpenRequest::Read));
+        is_writing || self.states.iter().any(|state| self.may_have_expired(state))
     }
 
-    /// Whether what is there may have expired.
-    fn may_be_over(&self, state: &State) -> bool {
-        self.end_of(state.held).is_some_and(|end| end.may_be_over(&self.sky))
+    /// Whether the object of a state may have expired.
+    fn may_have_expired(&self, state: &KeyState) -> bool {
+        self.expiry_of(state.held).is_some_and(|expiry| expiry.may_have_passed(&self.clock))
     }
 
-    fn end_of(&self, held: Option<Held>) -> Option<&End> {
-        held?.end.map(|end| &self.ends[end])
+    fn expiry_of(&self, held: Option<StoredRow>) -> Option<&ExpiryModel> {
+        held?.expiry.map(|index| &self.expiries[index])
     }
 
-    /// What somebody who set out then may have seen.
-    fn shown(&self, held: Option<Held>, since: Mark) -> impl Iterator<Item = Value> {
+    /// What a request that started at the mark may have seen.
+    fn visible(&self, held: Option<StoredRow>, since: ClockMark) -> impl Iterator<Item = KeyContent> {
         let body = held.map(|held| held.body);
-        let (there, gone) = match self.end_of(held) {
-            Some(end) => (end.may_be_ahead(since, &self.sky), end.may_have_come(since, &self.sky)),
+        let (unexpired, expired) = match self.expiry_of(held) {
+            Some(expiry) => (expiry.may_be_after(since, &self.clock), expiry.may_be_before_end_of(since, &self.clock)),
             None => (true, false),
         };
-        there.then_some(body).into_iter().chain(gone.then_some(None))
+        unexpired.then_some(body).into_iter().chain(expired.then_some(None))
     }
 
-    /// The request was answered, and saw or wrote something that fits; what that may have been is
-    /// returned.
-    pub fn answered(&mut self, request: Request, fits: impl Fn(Value) -> bool) -> Result<BTreeSet<Value>, Impossible> {
+    /// The request was answered, and read or wrote a content that fits; returns the contents that this may have been.
+    pub fn answered(
+        &mut self,
+        request: ModelRequest,
+        fits: impl Fn(KeyContent) -> bool,
+    ) -> Result<BTreeSet<KeyContent>, Contradiction> {
         self.keep(request, |done| done.is_some_and(&fits))
     }
 
-    /// The request was answered: it has no effect.
-    pub fn refused(&mut self, request: Request) -> Result<(), Impossible> {
+    /// The answer says that the request has no effect.
+    pub fn refused(&mut self, request: ModelRequest) -> Result<(), Contradiction> {
         self.keep(request, |done| done.is_none()).map(drop)
     }
 
-    /// Nobody will ever know whether the request took effect before this moment. From now on it
-    /// cannot, unless the reaper promotes it.
-    pub fn lost(&mut self, request: Request) {
-        self.spread();
+    /// The outcome of the request is unknown. It takes no effect from now on, unless `pending_reaper` promotes it.
+    pub fn lost(&mut self, request: ModelRequest) {
+        self.expand();
         if let Some((_, open)) = self.open.get_mut(&request)
-            && let Open::Write(write, end) = open
+            && let OpenRequest::Write(write, end) = open
             && write.declared
             && REAPER_PROMOTES
         {
-            *open = Open::Abandoned(write.clone(), *end);
+            *open = OpenRequest::Abandoned(write.clone(), *end);
             return;
         }
         self.forget(request);
     }
 
-    /// Keeps the states in which the request came to this, and closes it.
-    fn keep(&mut self, request: Request, fits: impl Fn(Option<Value>) -> bool) -> Result<BTreeSet<Value>, Impossible> {
-        self.spread();
-        let allowed: BTreeSet<Value> = self.values().collect();
+    /// Keeps the states in which the request had this effect, and closes it.
+    fn keep(
+        &mut self,
+        request: ModelRequest,
+        fits: impl Fn(Option<KeyContent>) -> bool,
+    ) -> Result<BTreeSet<KeyContent>, Contradiction> {
+        self.expand();
+        let allowed: BTreeSet<KeyContent> = self.values().collect();
         self.states.retain(|state| fits(state.done.get(&request).copied()));
         let seen = self.states.iter().filter_map(|state| state.done.get(&request).copied()).collect();
         self.forget(request);
         if self.states.is_empty() {
-            return Err(Impossible(format!("only {allowed:?} was possible")));
+            return Err(Contradiction(format!("only {allowed:?} was possible")));
         }
         Ok(seen)
     }
 
-    fn forget(&mut self, request: Request) {
+    fn forget(&mut self, request: ModelRequest) {
         self.open.remove(&request);
         let states = std::mem::take(&mut self.states);
         self.states = states
@@ -243,13 +213,13 @@ impl Key {
         self.forget_superseded();
     }
 
-    /// Lets every open request take effect in every state in which it can, in any order, and what has expired go.
-    fn spread(&mut self) {
-        let mut fresh: Vec<State> = self.states.iter().cloned().collect();
+    /// Adds every state that open requests and the expiry worker can produce, in any order.
+    fn expand(&mut self) {
+        let mut fresh: Vec<KeyState> = self.states.iter().cloned().collect();
         while let Some(state) = fresh.pop() {
             let open = self.open.iter().filter(|(request, _)| !state.done.contains_key(request));
-            let mut next: Vec<State> = open.flat_map(|(request, open)| self.after(&state, *request, open)).collect();
-            if self.may_be_over(&state) {
+            let mut next: Vec<KeyState> = open.flat_map(|(request, open)| self.after(&state, *request, open)).collect();
+            if self.may_have_expired(&state) {
                 next.push(self.written(&state, None));
             }
             for next in next {
@@ -260,43 +230,48 @@ impl Key {
         }
     }
 
-    fn after(&self, state: &State, request: Request, (since, open): &(Mark, Open)) -> Vec<State> {
-        let did = |mut next: State, value| {
+    fn after(
+        &self,
+        state: &KeyState,
+        request: ModelRequest,
+        (since, open): &(ClockMark, OpenRequest),
+    ) -> Vec<KeyState> {
+        let did = |mut next: KeyState, value| {
             next.done.insert(request, value);
             next
         };
         match open {
-            Open::Read => self.shown(state.held, *since).map(|value| did(state.clone(), value)).collect(),
-            // It is not done with the first: what is written later may go, too.
-            Open::Removal if state.held.is_some() => vec![self.written(state, None)],
-            Open::Removal => Vec::new(),
-            Open::Write(write, end) | Open::Abandoned(write, end) => {
-                if !self.shown(state.held, *since).any(|value| write.condition.holds(value)) {
+            OpenRequest::Read => self.visible(state.held, *since).map(|value| did(state.clone(), value)).collect(),
+            // Not marked as done: the rule may delete later writes as well.
+            OpenRequest::Removal if state.held.is_some() => vec![self.written(state, None)],
+            OpenRequest::Removal => Vec::new(),
+            OpenRequest::Write(write, end) | OpenRequest::Abandoned(write, end) => {
+                if !self.visible(state.held, *since).any(|value| write.condition.holds(value)) {
                     return Vec::new();
                 }
-                let held = |value: Value| value.map(|body| Held { body, end: *end });
+                let held = |value: KeyContent| value.map(|body| StoredRow { body, expiry: *end });
                 write.values.iter().map(|value| did(self.written(state, held(*value)), *value)).collect()
             }
         }
     }
 
-    /// The state once this is there. Whatever was abandoned before is superseded by it.
-    fn written(&self, state: &State, held: Option<Held>) -> State {
-        let mut next = State { held, done: state.done.clone() };
+    /// The state after a write of this. It supersedes every write that was abandoned before.
+    fn written(&self, state: &KeyState, held: Option<StoredRow>) -> KeyState {
+        let mut next = KeyState { held, done: state.done.clone() };
         for (other, (_, open)) in &self.open {
-            if let Open::Abandoned(..) = open {
+            if let OpenRequest::Abandoned(..) = open {
                 next.done.entry(*other).or_insert(None);
             }
         }
         next
     }
 
-    /// An abandoned write that is over in every state is over.
+    /// Closes abandoned writes that are superseded in every state.
     fn forget_superseded(&mut self) {
-        let is_over = |request: &Request| self.states.iter().all(|state| state.done.contains_key(request));
-        let abandoned = self.open.iter().filter(|(_, (_, open))| matches!(open, Open::Abandoned(..)));
-        let over: Vec<Request> = abandoned.map(|(request, _)| *request).filter(is_over).collect();
-        for request in over {
+        let is_superseded = |request: &ModelRequest| self.states.iter().all(|state| state.done.contains_key(request));
+        let abandoned = self.open.iter().filter(|(_, (_, open))| matches!(open, OpenRequest::Abandoned(..)));
+        let superseded: Vec<ModelRequest> = abandoned.map(|(request, _)| *request).filter(is_superseded).collect();
+        for request in superseded {
             self.forget(request);
         }
     }

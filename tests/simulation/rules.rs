@@ -1,12 +1,13 @@
-//! Lifecycle rules: while one is in force, what it means may go at any moment; once another answer was given, it stays.
+//! Lifecycle rules: while one is in force, the worker may delete its objects at any moment.
 
 use s3o_model::clock::Timestamp;
 use s3o_model::lifecycle::{Expiration, Filter, Form, Rule, Status};
+use s3o_tests::harness::bucket;
 
-use crate::client::{Client, bucket};
+use crate::client::SimulatedClient;
 use crate::ledger::SMALL;
 
-/// A rule that takes everything below a prefix for due.
+/// A rule that deletes everything below a prefix.
 fn rule(prefix: &str) -> Rule {
     Rule {
         id: "rule".to_owned(),
@@ -18,22 +19,22 @@ fn rule(prefix: &str) -> Rule {
     }
 }
 
-impl Client {
-    /// Sets a rule, or takes the one that is in force away. One client at a time: which of two came last nobody knows.
+impl SimulatedClient {
+    /// Sets or removes the rule. One client at a time, because the order of two concurrent changes is unknown.
     pub async fn change_rules(&self) {
-        let Ok(_turn) = self.town.rules.try_lock() else { return };
+        let Ok(_turn) = self.context.rules.try_lock() else { return };
         let prefix = self.draw(fastrand::Rng::bool).then(|| self.pick(&["a", "b/", "z"]));
         let rules: Vec<Rule> = prefix.map(rule).into_iter().collect();
-        self.tell(format_args!("rules for {prefix:?}"));
+        self.record(format_args!("rules for {prefix:?}"));
         let earlier = {
-            let meant = SMALL.into_iter().filter(|key| prefix.is_some_and(|prefix| key.starts_with(prefix)));
-            self.town.ledger().start_removals(meant)
+            let matching = SMALL.into_iter().filter(|key| prefix.is_some_and(|prefix| key.starts_with(prefix)));
+            self.context.ledger().start_removals(matching)
         };
         let set = (!rules.is_empty()).then_some(rules.as_slice());
         let answer = self.send(self.engine.set_lifecycle(&bucket(), set)).await;
-        self.tell(format_args!("rules for {prefix:?}: {answer:?}"));
+        self.record(format_args!("rules for {prefix:?}: {answer:?}"));
         if let Some(Ok(())) = answer {
-            self.town.ledger().end_removals(earlier);
+            self.context.ledger().end_removals(earlier);
         }
     }
 }

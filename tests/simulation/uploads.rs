@@ -1,5 +1,5 @@
-//! Multipart uploads. Each belongs to one client, which works on it in order; what it was not
-//! told, it does not rely on.
+//! Multipart uploads. Each belongs to one client, which sends its requests in order and relies only on what was
+//! acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,55 +13,56 @@ use s3o_model::ids::UploadId;
 use s3o_model::multipart::{ListedPart, PART_BYTES_MIN, PartsRefused};
 use s3o_model::object::Attributes;
 use s3o_model::range::RangeSpec;
+use s3o_tests::harness::{bucket, key as parse_key};
 
 use crate::bodies::{Bodies, etag_of_parts, md5};
-use crate::client::{Answer, Client, Seen, bucket, object_key};
+use crate::client::{ClientAnswer, ClientAnswerRef, SimulatedClient};
+use crate::copies::copy_source;
 use crate::ledger::{BIG, HUGE, SMALL};
-use crate::model::{Value, Write};
-use crate::requests::copy_source;
+use crate::model::{KeyContent, ModelWrite};
 
-/// How often a client asks for the same Complete again before it gives up.
+/// Attempts of one `CompleteMultipartUpload`.
 const COMPLETES_MAX: usize = 3;
 
-/// An upload that its client still knows of.
+/// An upload that its client has not seen closed.
 #[derive(Clone)]
 pub struct OpenUpload {
     key: &'static str,
     id: UploadId,
     expiry: Option<Expiry>,
     parts: BTreeMap<u32, (ETag, Bytes)>,
-    /// Parts that may have been replaced by something that was never acknowledged.
+    /// Parts that an unacknowledged request may have replaced.
     unsure: BTreeSet<u32>,
-    /// A Complete or Abort was not answered: it may be closed.
-    tried: bool,
+    /// A Complete or Abort was not answered, so that the upload may be closed.
+    may_be_closed: bool,
 }
 
 impl OpenUpload {
     fn target(&self) -> UploadRef {
-        UploadRef { bucket: bucket(), key: object_key(self.key), upload: self.id }
+        UploadRef { bucket: bucket(), key: parse_key(self.key), upload: self.id }
     }
 
-    fn may_be_closed(&self, error: &Error) {
-        assert!(self.tried, "the upload of {} is open, and yet: {error}", self.key);
+    fn assert_may_be_closed(&self, error: &Error) {
+        assert!(self.may_be_closed, "the upload of {} is open, but: {error}", self.key);
     }
 }
 
-impl Client {
+impl SimulatedClient {
     /// The next step of one of this client's uploads.
     pub async fn multipart(&self) {
         let upload = {
-            let mut memory = self.memory();
-            let count = memory.uploads.len();
-            if count == 0 || (count < 3 && memory.rng.u8(..4) == 0) {
+            let mut state = self.state();
+            let count = state.uploads.len();
+            if count == 0 || (count < 3 && state.rng.u8(..4) == 0) {
                 None
             } else {
-                let position = memory.rng.usize(..count);
-                Some(memory.uploads.swap_remove(position))
+                let position = state.rng.usize(..count);
+                Some(state.uploads.swap_remove(position))
             }
         };
         let Some(mut upload) = upload else { return self.create_upload().await };
         let step = self.draw(|rng| rng.u8(..10));
-        let goes_on = if upload.tried || step == 0 {
+        let remains_open = if upload.may_be_closed || step == 0 {
             self.abort_upload(&mut upload).await
         } else if upload.parts.is_empty() || step < 5 {
             self.upload_part(&mut upload).await
@@ -70,26 +71,26 @@ impl Client {
         } else {
             self.complete_upload(&mut upload).await
         };
-        if goes_on {
-            self.memory().uploads.push(upload);
+        if remains_open {
+            self.state().uploads.push(upload);
         }
     }
 
     async fn create_upload(&self) {
-        let key = if self.town.has_big && self.one_of(2) { self.pick(&HUGE) } else { self.pick(&SMALL) };
+        let key = if self.context.has_big && self.one_of(2) { self.pick(&HUGE) } else { self.pick(&SMALL) };
         let expiry = self.expiry();
         let create = CreateUpload {
             bucket: bucket(),
-            key: object_key(key),
+            key: parse_key(key),
             attributes: Attributes::default(),
             checksum: None,
             expiry,
         };
         let answer = self.send(self.engine.create_upload(create)).await;
-        self.tell(format_args!("create an upload of {key}: {:?}", answer.as_ref().map(Result::is_ok)));
+        self.record(format_args!("create an upload of {key}: {:?}", answer.as_ref().map(Result::is_ok)));
         if let Some(Ok(created)) = answer {
             let (id, parts, unsure) = (created.upload.id, BTreeMap::new(), BTreeSet::new());
-            self.memory().uploads.push(OpenUpload { key, id, expiry, parts, unsure, tried: false });
+            self.state().uploads.push(OpenUpload { key, id, expiry, parts, unsure, may_be_closed: false });
         }
     }
 
@@ -108,33 +109,33 @@ impl Client {
         self.settle_part(upload, number, answer)
     }
 
-    fn settle_part(&self, upload: &mut OpenUpload, number: u32, answer: Answer<(ETag, Bytes)>) -> bool {
-        self.tell(format_args!(
+    fn settle_part(&self, upload: &mut OpenUpload, number: u32, answer: ClientAnswer<(ETag, Bytes)>) -> bool {
+        self.record(format_args!(
             "part {number} of {}: {:?}",
             upload.key,
             answer.as_ref().map(|answer| answer.as_ref().map(|(etag, bytes)| (etag, bytes.len())))
         ));
         match answer {
             Some(Ok((etag, bytes))) => {
-                assert_eq!(etag, ETag::of_whole(md5(&bytes)), "a part has other bytes than were sent");
+                assert_eq!(etag, ETag::of_whole(md5(&bytes)), "the part differs from the bytes that were sent");
                 upload.parts.insert(number, (etag, bytes));
                 upload.unsure.remove(&number);
             }
             Some(Err(error @ Error::NoSuchUpload)) => {
-                upload.may_be_closed(&error);
+                upload.assert_may_be_closed(&error);
                 return false;
             }
-            // A part whose request was given up may even replace one that is sent after it.
-            None => upload.tried = true,
+            // A part whose client disconnected may even replace a part that is sent after it.
+            None => upload.may_be_closed = true,
             Some(Err(_)) => drop(upload.unsure.insert(number)),
         }
         true
     }
 
-    /// A part from another object: five mebibytes as a whole where there are some, else a range.
+    /// Copies a part from another object: the whole 5 MiB object if the seed has one, otherwise a range.
     async fn copy_part(&self, upload: &mut OpenUpload) -> bool {
         let number = self.draw(|rng| rng.u32(1..4));
-        let is_big = self.town.has_big && HUGE.contains(&upload.key) && self.one_of(2);
+        let is_big = self.context.has_big && HUGE.contains(&upload.key) && self.one_of(2);
         let (source, range) = if is_big {
             (BIG, None)
         } else {
@@ -143,10 +144,10 @@ impl Client {
         };
         let spec = range.map(|(first, last)| RangeSpec::From { first, last: Some(last) });
         let copy = UploadPartCopy { target: upload.target(), number, source: copy_source(source), range: spec };
-        let read = self.town.ledger().read(source);
+        let read = self.context.ledger().read(source);
         let answer = self.send(self.engine.upload_part_copy(copy)).await;
         let answer = answer.map(|answer| answer.map(|copied| copied.etag));
-        self.tell(format_args!("copy {range:?} of {source} to part {number} of {}: {answer:?}", upload.key));
+        self.record(format_args!("copy {range:?} of {source} to part {number} of {}: {answer:?}", upload.key));
         let bytes = self.settle_source(read, range, answer.as_ref());
         match (answer, bytes) {
             (Some(Ok(etag)), Some(bytes)) => self.settle_part(upload, number, Some(Ok((etag, bytes)))),
@@ -157,12 +158,12 @@ impl Client {
         }
     }
 
-    /// Holds what a copied part says of its source against the ledger; the bytes are returned.
-    fn settle_source(&self, read: u64, range: Option<(u64, u64)>, answer: Seen<'_, ETag>) -> Option<Bytes> {
-        let mut ledger = self.town.ledger();
+    /// Compares the answer to a part copy with the ledger; returns the copied bytes.
+    fn settle_source(&self, read: u64, range: Option<(u64, u64)>, answer: ClientAnswerRef<'_, ETag>) -> Option<Bytes> {
+        let mut ledger = self.context.ledger();
         match answer {
             Some(Ok(etag)) => {
-                let fits = |bodies: &Bodies, value: Value| {
+                let fits = |bodies: &Bodies, value: KeyContent| {
                     let Some(body) = value else { return false };
                     match slice(bodies.bytes(body), range) {
                         Some(_) if range.is_none() => bodies.etag(body) == etag,
@@ -194,7 +195,7 @@ impl Client {
         let chosen = self.choose_parts(upload);
         let listed: Vec<ListedPart> = chosen.iter().map(|number| listed(upload, *number)).collect();
         let parts: Vec<Bytes> = chosen.iter().map(|number| upload.parts[number].1.clone()).collect();
-        let body = self.town.ledger().bodies.learn(etag_of_parts(&parts), parts.concat().into());
+        let body = self.context.ledger().bodies.learn(etag_of_parts(&parts), parts.concat().into());
         let condition = self.condition(upload.key);
         let complete = CompleteUpload {
             target: upload.target(),
@@ -204,34 +205,34 @@ impl Client {
             coverage: None,
             size_bytes: None,
         };
-        self.tell(format_args!("complete {} with parts {chosen:?} as body {body} {condition:?}", upload.key));
-        let write = Write { expiry: upload.expiry, ..Write::of(Some(body), condition) };
+        self.record(format_args!("complete {} with parts {chosen:?} as body {body} {condition:?}", upload.key));
+        let write = ModelWrite { expiry: upload.expiry, ..ModelWrite::of(Some(body), condition) };
         let sent = self.sends(upload.key, write);
         let answer = self.send(self.complete_until_answered(complete)).await;
-        self.tell(format_args!("complete {} as body {body}: {answer:?}", upload.key));
+        self.record(format_args!("complete {} as body {body}: {answer:?}", upload.key));
         match &answer {
             Some(Err(Error::Parts(PartsRefused::Unknown(number)))) => {
                 assert!(upload.unsure.contains(number), "part {number} of {} was acknowledged and is gone", upload.key);
             }
-            Some(Err(error @ (Error::NoSuchUpload | Error::Parts(_)))) => upload.may_be_closed(error),
+            Some(Err(error @ (Error::NoSuchUpload | Error::Parts(_)))) => upload.assert_may_be_closed(error),
             Some(Err(Error::PreconditionFailed(_) | Error::NoSuchKey | Error::Expiry(_))) => {}
-            Some(Ok(_) | Err(_)) | None => upload.tried = true,
+            Some(Ok(_) | Err(_)) | None => upload.may_be_closed = true,
         }
         !self.settle(&sent, answer.as_ref())
     }
 
-    /// Asked again with the same parts, Complete answers the same.
+    /// Repeats the request: with the same parts, Complete gives the same answer.
     async fn complete_until_answered(&self, complete: CompleteUpload) -> Result<Completed, Error> {
         for _ in 1..COMPLETES_MAX {
             match self.engine.complete_upload(complete.clone()).await {
-                Err(Error::Away(_) | Error::Conflict) => self.town.journal.count("completes asked again"),
+                Err(Error::Away(_) | Error::Conflict) => self.context.journal.count("completes repeated"),
                 answer => return answer,
             }
         }
         self.engine.complete_upload(complete).await
     }
 
-    /// Any part may be the last; those before it must be large.
+    /// Chooses a last part and all parts before it that are large enough.
     fn choose_parts(&self, upload: &OpenUpload) -> Vec<u32> {
         let last = self.draw(|rng| rng.usize(..upload.parts.len()));
         let last = *upload.parts.keys().nth(last).expect("a part");
@@ -242,15 +243,15 @@ impl Client {
     async fn abort_upload(&self, upload: &mut OpenUpload) -> bool {
         let target = upload.target();
         let answer = self.send(self.engine.abort_upload(&target)).await;
-        self.tell(format_args!("abort the upload of {}: {answer:?}", upload.key));
+        self.record(format_args!("abort the upload of {}: {answer:?}", upload.key));
         match answer {
             Some(Ok(())) => false,
             Some(Err(error @ Error::NoSuchUpload)) => {
-                upload.may_be_closed(&error);
+                upload.assert_may_be_closed(&error);
                 false
             }
             Some(Err(_)) | None => {
-                upload.tried = true;
+                upload.may_be_closed = true;
                 true
             }
         }
@@ -261,7 +262,7 @@ fn listed(upload: &OpenUpload, number: u32) -> ListedPart {
     ListedPart { number, etag: upload.parts[&number].0.clone(), checksum: None }
 }
 
-/// Some bytes, if the range lies wholly in them.
+/// None if the range exceeds the bytes.
 fn slice(bytes: &Bytes, range: Option<(u64, u64)>) -> Option<Bytes> {
     let Some((first, last)) = range else { return Some(bytes.clone()) };
     let (first, last) = (usize::try_from(first).expect("small"), usize::try_from(last).expect("small"));

@@ -1,13 +1,10 @@
-//! Tests of several rooms together, and of the source itself. The tests are in the folders beside
-//! this one; black-box tests of the built program are in `blackbox/`.
-//!
-//! What they share is here: a world that outlives a crash, a process that does not, and what must
-//! hold when everything has come to rest.
+//! What the test suites beside this folder share: the harness, the environment that survives a crash, call points, the
+//! invariants, and the operations that several suites run. `README.md` describes every suite.
 
+pub mod call_points;
 pub mod database;
-pub mod house;
-pub mod points;
+pub mod environment;
+pub mod harness;
+pub mod invariants;
 pub mod process;
-pub mod rest;
 pub mod scenarios;
-pub mod world;

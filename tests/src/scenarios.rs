@@ -1,10 +1,10 @@
-//! The operations that are put to the test: what is there before, what is done, and what may be
-//! there afterwards, whether it was acknowledged or not.
+//! Operations that several suites run: the state before, the operation, and the states that are allowed afterwards,
+//! depending on whether the client received an answer.
 
-mod apart;
+mod dedup_bucket;
 mod expiry;
+mod plain_bucket;
 mod rules;
-mod shared;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,35 +17,35 @@ use s3o_model::multipart::{ListedPart, PART_BYTES_MIN};
 use s3o_model::object::Attributes;
 use s3o_model::range::RangeSpec;
 
-use crate::house::{Expected, House, bucket, get, key};
+use crate::harness::{Expected, Harness, bucket, get, key};
 
-/// Names of operations that may do without a backend.
+/// Names of operations that may make no backend call.
 pub const WITHOUT_BACKEND: [&str; 1] = ["copy"];
 
-/// An operation under way.
+/// A running operation.
 pub type Work<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
 /// One operation under test.
 pub struct Scenario {
-    /// What it is called.
+    /// Shown when the scenario fails.
     pub name: &'static str,
-    /// What the backend takes in one go.
+    /// The largest body that the backend takes in one call.
     pub put_bytes_max: u64,
-    /// Whether it moves megabytes.
+    /// True if it transfers megabytes; suites with thousands of runs skip it.
     pub heavy: bool,
-    /// Whether the bucket keeps equal content once.
+    /// Dedup setting of the bucket.
     pub dedup: bool,
-    /// What is there before.
-    pub prepare: for<'a> fn(&'a House) -> Work<'a>,
-    /// What is done.
-    pub act: for<'a> fn(&'a House) -> Work<'a>,
-    /// What must hold when the operation was acknowledged.
+    /// Creates the state before; runs without faults.
+    pub prepare: for<'a> fn(&'a Harness) -> Work<'a>,
+    /// The operation, which faults may end.
+    pub act: for<'a> fn(&'a Harness) -> Work<'a>,
+    /// Allowed bodies if the operation was acknowledged.
     pub after: fn() -> Expected,
-    /// What may hold besides when it was not.
+    /// Bodies that are allowed as well if it was not.
     pub before: fn() -> Expected,
 }
 
-/// As small as a part before the last may be.
+/// The smallest part that S3 allows before the last.
 fn first_part() -> Vec<u8> {
     let bytes = b"0123456789abcdef".repeat(5 * 1024 * 1024 / 16);
     assert_eq!(bytes.len() as u64, PART_BYTES_MIN);
@@ -56,68 +56,68 @@ fn both_parts() -> Vec<u8> {
     [first_part(), b"tail".to_vec()].concat()
 }
 
-fn nothing(_: &House) -> Work<'_> {
+fn nothing(_: &Harness) -> Work<'_> {
     Box::pin(async { Ok(()) })
 }
 
-fn put_old(house: &House) -> Work<'_> {
+fn put_old(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let client = Arc::new(());
-        house.engine.put_object(house.put("a", b"old body", &client)).await.map(drop)
+        harness.engine.put_object(harness.put("a", b"old body", &client)).await.map(drop)
     })
 }
 
-fn put_two(house: &House) -> Work<'_> {
+fn put_two(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let client = Arc::new(());
         for (name, body) in [("a", b"first body".as_slice()), ("b", b"second body")] {
-            house.engine.put_object(house.put(name, body, &client)).await?;
+            harness.engine.put_object(harness.put(name, body, &client)).await?;
         }
         Ok(())
     })
 }
 
-fn put_new(house: &House) -> Work<'_> {
+fn put_new(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let client = Arc::new(());
-        house.engine.put_object(house.put("a", b"the new body", &client)).await.map(drop)
+        harness.engine.put_object(harness.put("a", b"the new body", &client)).await.map(drop)
     })
 }
 
-fn put_if_match(house: &House) -> Work<'_> {
+fn put_if_match(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let client = Arc::new(());
-        let there = house.engine.head_object(&get("a")).await?.object.etag;
+        let there = harness.engine.head_object(&get("a")).await?.object.etag;
         let condition = WriteCondition::IfMatch(Some(there));
-        let put = PutObject { condition, ..house.put("a", b"the new body", &client) };
-        house.engine.put_object(put).await.map(drop)
+        let put = PutObject { condition, ..harness.put("a", b"the new body", &client) };
+        harness.engine.put_object(put).await.map(drop)
     })
 }
 
-fn delete(house: &House) -> Work<'_> {
+fn delete(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let delete = DeleteObject { bucket: bucket(), key: key("a"), condition: WriteCondition::None };
-        house.engine.delete_object(delete).await
+        harness.engine.delete_object(delete).await
     })
 }
 
-fn delete_many(house: &House) -> Work<'_> {
+fn delete_many(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let target = |name| DeleteTarget { key: key(name), if_match: None };
-        let results = house.engine.delete_objects(&bucket(), vec![target("a"), target("b")]).await?;
+        let results = harness.engine.delete_objects(&bucket(), vec![target("a"), target("b")]).await?;
         if results.iter().all(Result::is_ok) { Ok(()) } else { Err(Error::Conflict) }
     })
 }
 
-fn copy(house: &House) -> Work<'_> {
-    Box::pin(expiry::copy_to_b(house, None))
+fn copy(harness: &Harness) -> Work<'_> {
+    Box::pin(expiry::copy_to_b(harness, None))
 }
 
 fn source(name: &str) -> CopySource {
     CopySource { bucket: bucket(), key: key(name), conditions: ReadConditions::default() }
 }
 
-async fn create(house: &House) -> Result<UploadRef, Error> {
+async fn create(harness: &Harness) -> Result<UploadRef, Error> {
     let create = CreateUpload {
         bucket: bucket(),
         key: key("a"),
@@ -125,33 +125,33 @@ async fn create(house: &House) -> Result<UploadRef, Error> {
         checksum: None,
         expiry: None,
     };
-    let upload = house.engine.create_upload(create).await?.upload;
+    let upload = harness.engine.create_upload(create).await?.upload;
     Ok(UploadRef { bucket: bucket(), key: key("a"), upload: upload.id })
 }
 
-async fn part(house: &House, target: &UploadRef, number: u32, bytes: &[u8]) -> Result<ListedPart, Error> {
+async fn part(harness: &Harness, target: &UploadRef, number: u32, bytes: &[u8]) -> Result<ListedPart, Error> {
     let client = Arc::new(());
     let part = UploadPart {
         target: target.clone(),
         number,
         size_bytes: bytes.len() as u64,
-        body: house.body(bytes, &client),
+        body: harness.body(bytes, &client),
         declared: Declared::default(),
     };
-    let etag = house.engine.upload_part(part).await?.etag;
+    let etag = harness.engine.upload_part(part).await?.etag;
     Ok(ListedPart { number, etag, checksum: None })
 }
 
-async fn complete(house: &House, target: UploadRef, parts: Vec<ListedPart>) -> Result<(), Error> {
+async fn complete(harness: &Harness, target: UploadRef, parts: Vec<ListedPart>) -> Result<(), Error> {
     let condition = WriteCondition::None;
     let complete = CompleteUpload { target, parts, condition, checksum: None, coverage: None, size_bytes: None };
-    house.engine.complete_upload(complete).await.map(drop)
+    harness.engine.complete_upload(complete).await.map(drop)
 }
 
-/// An upload that fails is given up, as clients do.
-async fn or_abort(house: &House, target: &UploadRef, outcome: Result<(), Error>) -> Result<(), Error> {
+/// Aborts an upload that failed, as clients do.
+async fn or_abort(harness: &Harness, target: &UploadRef, outcome: Result<(), Error>) -> Result<(), Error> {
     if outcome.is_err() {
-        match house.engine.abort_upload(target).await {
+        match harness.engine.abort_upload(target).await {
             Ok(()) | Err(Error::NoSuchUpload) => {}
             Err(error) => return Err(error),
         }
@@ -159,82 +159,82 @@ async fn or_abort(house: &House, target: &UploadRef, outcome: Result<(), Error>)
     outcome
 }
 
-/// Two parts, one of them sent twice, one that is not listed.
-fn multipart(house: &House) -> Work<'_> {
+/// Two parts, the first sent twice, and a third that `CompleteMultipartUpload` does not list.
+fn multipart(harness: &Harness) -> Work<'_> {
     Box::pin(async {
-        let target = create(house).await?;
+        let target = create(harness).await?;
         let outcome = async {
-            part(house, &target, 1, b"sent too early").await?;
-            let first = part(house, &target, 1, &first_part()).await?;
-            let last = part(house, &target, 2, b"tail").await?;
-            part(house, &target, 3, b"not listed").await?;
-            complete(house, target.clone(), vec![first, last]).await
+            part(harness, &target, 1, b"sent too early").await?;
+            let first = part(harness, &target, 1, &first_part()).await?;
+            let last = part(harness, &target, 2, b"tail").await?;
+            part(harness, &target, 3, b"not listed").await?;
+            complete(harness, target.clone(), vec![first, last]).await
         };
         let outcome = outcome.await;
-        or_abort(house, &target, outcome).await
+        or_abort(harness, &target, outcome).await
     })
 }
 
-/// One part that is sent twice, and one that is not listed.
-fn multipart_of_one(house: &House) -> Work<'_> {
+/// One part that is sent twice, and one that `CompleteMultipartUpload` does not list.
+fn multipart_of_one(harness: &Harness) -> Work<'_> {
     Box::pin(async {
-        let target = create(house).await?;
+        let target = create(harness).await?;
         let outcome = async {
-            part(house, &target, 1, b"sent too early").await?;
-            let only = part(house, &target, 1, b"tail").await?;
-            part(house, &target, 2, b"not listed").await?;
-            complete(house, target.clone(), vec![only]).await
+            part(harness, &target, 1, b"sent too early").await?;
+            let only = part(harness, &target, 1, b"tail").await?;
+            part(harness, &target, 2, b"not listed").await?;
+            complete(harness, target.clone(), vec![only]).await
         };
         let outcome = outcome.await;
-        or_abort(house, &target, outcome).await
+        or_abort(harness, &target, outcome).await
     })
 }
 
-/// The object becomes a part of itself.
-fn copied_range(house: &House) -> Work<'_> {
+/// Overwrites an object by an upload with a part copied from the object itself.
+fn copied_range(harness: &Harness) -> Work<'_> {
     Box::pin(async {
-        let target = create(house).await?;
+        let target = create(harness).await?;
         let range = Some(RangeSpec::From { first: 0, last: Some(2) });
         let outcome = async {
             let copy = UploadPartCopy { target: target.clone(), number: 1, source: source("a"), range };
-            let etag = house.engine.upload_part_copy(copy).await?.etag;
-            complete(house, target.clone(), vec![ListedPart { number: 1, etag, checksum: None }]).await
+            let etag = harness.engine.upload_part_copy(copy).await?.etag;
+            complete(harness, target.clone(), vec![ListedPart { number: 1, etag, checksum: None }]).await
         };
         let outcome = outcome.await;
-        or_abort(house, &target, outcome).await
+        or_abort(harness, &target, outcome).await
     })
 }
 
-fn abort(house: &House) -> Work<'_> {
+fn abort(harness: &Harness) -> Work<'_> {
     Box::pin(async {
-        let target = create(house).await?;
-        let sent = part(house, &target, 1, b"given up").await.map(drop);
-        house.engine.abort_upload(&target).await?;
+        let target = create(harness).await?;
+        let sent = part(harness, &target, 1, b"aborted").await.map(drop);
+        harness.engine.abort_upload(&target).await?;
         sent
     })
 }
 
-/// A part from a whole object, one from a range of it, one across the pieces of a joined object.
-fn copied_parts(house: &House) -> Work<'_> {
+/// Parts copied from a whole object, from a range of it, and from a range across the parts of a multipart object.
+fn copied_parts(harness: &Harness) -> Work<'_> {
     Box::pin(async {
-        let target = create(house).await?;
+        let target = create(harness).await?;
         let range = |first, last| Some(RangeSpec::From { first, last: Some(last) });
         let outcome = async {
             let mut parts = Vec::new();
             let across = PART_BYTES_MIN - 1;
             for (number, wanted) in [(1, None), (2, range(0, PART_BYTES_MIN - 1)), (3, range(across, across + 2))] {
                 let copy = UploadPartCopy { target: target.clone(), number, source: source("joined"), range: wanted };
-                let etag = house.engine.upload_part_copy(copy).await?.etag;
+                let etag = harness.engine.upload_part_copy(copy).await?.etag;
                 parts.push(ListedPart { number, etag, checksum: None });
             }
-            complete(house, target.clone(), parts).await
+            complete(harness, target.clone(), parts).await
         };
         let outcome = outcome.await;
-        or_abort(house, &target, outcome).await
+        or_abort(harness, &target, outcome).await
     })
 }
 
-fn put_joined(house: &House) -> Work<'_> {
+fn put_joined(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let create = CreateUpload {
             bucket: bucket(),
@@ -243,11 +243,11 @@ fn put_joined(house: &House) -> Work<'_> {
             checksum: None,
             expiry: None,
         };
-        let upload = house.engine.create_upload(create).await?.upload;
+        let upload = harness.engine.create_upload(create).await?.upload;
         let target = UploadRef { bucket: bucket(), key: key("joined"), upload: upload.id };
-        let first = part(house, &target, 1, &first_part()).await?;
-        let last = part(house, &target, 2, b"tail").await?;
-        complete(house, target, vec![first, last]).await
+        let first = part(harness, &target, 1, &first_part()).await?;
+        let last = part(harness, &target, 2, b"tail").await?;
+        complete(harness, target, vec![first, last]).await
     })
 }
 
@@ -261,12 +261,12 @@ fn all_copied() -> Vec<u8> {
 
 const LARGE: u64 = u64::MAX;
 
-/// All of them.
+/// Every scenario.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    apart::ALL.iter().chain(&shared::ONCE).chain(&expiry::ALL).chain(&expiry::once::ALL)
+    plain_bucket::ALL.iter().chain(&dedup_bucket::ALL).chain(&expiry::ALL).chain(&expiry::shared_content::ALL)
 }
 
-/// What may hold when nobody knows whether the operation happened.
+/// Allowed bodies if the operation was not acknowledged: it may have happened or not.
 #[must_use]
 pub fn either(scenario: &Scenario) -> Expected {
     let mut expected = (scenario.after)();

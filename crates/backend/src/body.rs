@@ -1,43 +1,43 @@
-//! Bodies: streams of bytes whose length is announced and then held to.
+//! Bodies: byte streams whose length is announced and enforced.
 //!
-//! The last chunk of a body is let through only after the producer has ended without a complaint.
-//! A store that takes bytes as they come can then never finish a body that ran over or whose
-//! digest did not match, because it never saw its last byte.
+//! The last chunk of a body is passed on only after the producer has ended without an error. A
+//! store that receives a stream can therefore never complete a body that is too long or whose
+//! digest does not match, because it never receives the last byte.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
 
 use crate::{BodyError, ByteStream};
 
-/// How much is set aside for a body before its bytes are seen; an announcement may be a lie.
+/// Largest buffer allocated before bytes arrive; the announced length may be wrong.
 const RESERVED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// A body of these bytes.
+/// A body with these bytes.
 #[must_use]
 pub fn whole(bytes: Bytes) -> ByteStream {
     if bytes.is_empty() { empty() } else { Box::pin(stream::iter([Ok(bytes)])) }
 }
 
-/// A body of no bytes.
+/// A body without bytes.
 #[must_use]
 pub fn empty() -> ByteStream {
     Box::pin(stream::empty())
 }
 
-/// Holds a body to its announced length; anything else ends in an error item, and then the last
-/// chunk is not let through.
+/// Enforces the announced length of a body; any other length ends the stream with an error instead of
+/// the last chunk.
 #[must_use]
 pub fn exactly(body: ByteStream, expected: u64) -> ByteStream {
-    let start = Some(Measured { body, expected, received: 0, last: None });
+    let start = Some(LengthCheck { body, expected, received: 0, last: None });
     Box::pin(stream::unfold(start, |state| async move { state?.step().await }))
 }
 
-/// Reads a whole body into memory, held to its announced length.
+/// Reads a body into memory and enforces its announced length.
 pub async fn collect(body: ByteStream, expected: u64) -> Result<Bytes, BodyError> {
     let mut body = exactly(body, expected);
     let Some(first) = body.next().await.transpose()? else { return Ok(Bytes::new()) };
     if first.len() as u64 == expected {
-        // The look-ahead of `exactly` has already seen the end.
+        // `exactly` has already read to the end before it passed on the last chunk.
         return Ok(first);
     }
     let capacity = usize::try_from(expected.min(RESERVED_BYTES_MAX)).unwrap_or(0);
@@ -49,14 +49,14 @@ pub async fn collect(body: ByteStream, expected: u64) -> Result<Bytes, BodyError
     Ok(bytes.freeze())
 }
 
-struct Measured {
+struct LengthCheck {
     body: ByteStream,
     expected: u64,
     received: u64,
     last: Option<Bytes>,
 }
 
-impl Measured {
+impl LengthCheck {
     async fn step(mut self) -> Option<(Result<Bytes, BodyError>, Option<Self>)> {
         loop {
             match self.body.next().await {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_of_the_announced_length_arrives() {
+    async fn body_of_the_announced_length_is_collected() {
         let body = chunks(vec![Ok("ab"), Ok(""), Ok("c")]);
         assert_eq!(collect(body, 3).await.expect("whole"), "abc");
         assert_eq!(collect(whole(Bytes::from("abc")), 3).await.expect("whole"), "abc");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn short_and_long_bodies_are_told_apart() {
+    async fn short_and_long_bodies_give_different_errors() {
         let short = collect(chunks(vec![Ok("ab")]), 3).await;
         assert!(matches!(short, Err(BodyError::Short { expected: 3, received: 2 })));
         let long = collect(chunks(vec![Ok("ab"), Ok("cd")]), 3).await;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_complaint_after_the_last_byte_holds_the_last_chunk_back() {
+    async fn error_after_the_last_byte_holds_back_the_last_chunk() {
         let body = chunks(vec![Ok("ab"), Ok("c"), Err(BodyError::Mismatch("MD5"))]);
         let items: Vec<_> = exactly(body, 3).collect().await;
         assert_eq!(items.len(), 2);

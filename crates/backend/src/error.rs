@@ -1,15 +1,15 @@
 //! Backend errors, named by what a caller can do about them.
 
-/// Why a body did not arrive whole.
+/// Why a body was not received completely.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BodyError {
-    /// The producer gave up: a client hung up, a source broke.
-    #[error("the body broke off: {0}")]
+    /// The producer failed: the client disconnected, or the source backend failed.
+    #[error("the body was interrupted: {0}")]
     Broken(String),
-    /// The receiving side gave the write up; the sender is not to blame and may send again.
-    #[error("the write was given up: {0}")]
-    GivenUp(&'static str),
-    /// Fewer bytes came than were announced.
+    /// The receiver cancelled the write; the sender did nothing wrong and may send again.
+    #[error("the write was cancelled: {0}")]
+    Cancelled(&'static str),
+    /// Fewer bytes arrived than announced.
     #[error("the body ended after {received} of {expected} bytes")]
     Short {
         /// Bytes announced.
@@ -17,7 +17,7 @@ pub enum BodyError {
         /// Bytes received.
         received: u64,
     },
-    /// More bytes came than were announced.
+    /// More bytes arrived than announced.
     #[error("the body is longer than the {expected} bytes announced")]
     Long {
         /// Bytes announced.
@@ -28,28 +28,28 @@ pub enum BodyError {
     Mismatch(&'static str),
 }
 
-/// Why a backend did not do what was asked.
+/// Why a backend call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The key is proven absent.
     #[error("no such key")]
     NotFound,
-    /// The body did not arrive whole; the backend is not to blame.
+    /// The body was not received completely; the backend did nothing wrong.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// The store is full; another one may have room.
-    #[error("no room left: {0}")]
-    NoRoom(String),
-    /// The store cannot be reached, or asks us to slow down; try again later.
+    /// The store is full; another one may have free space.
+    #[error("no space left: {0}")]
+    NoSpace(String),
+    /// The store is unreachable or throttles requests; a retry may succeed.
     #[error("away: {0}")]
     Away(String),
-    /// The store understood and refuses: trying again does not help.
+    /// The store rejected the request; a retry does not help.
     #[error("refused: {0}")]
     Refused(String),
-    /// The store answered something that does not tell what happened.
+    /// The outcome of the request is unknown: no answer, or one that cannot be interpreted.
     #[error("unknown outcome: {0}")]
     Unknown(String),
-    /// This backend has no such ability.
+    /// The backend does not implement the operation.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
 }

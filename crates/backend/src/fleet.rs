@@ -1,40 +1,46 @@
-//! All backends, in the order in which they are configured, with what is known of each.
+//! All configured backends in their order, with the current state of each.
 //!
-//! What is known changes while requests run, so readers take a snapshot: whoever holds one sees
-//! one consistent state.
+//! The state changes while requests run, so readers take a snapshot, which is consistent and does
+//! not change.
 
+mod circuits;
 mod health;
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use s3o_model::circuit::CircuitState;
 use s3o_model::clock::Timestamp;
 use s3o_model::names::BackendName;
 use s3o_model::placement::BackendView;
 use tokio::sync::Notify;
 
+pub use circuits::{BreakerContext, CallKind, Circuits};
 pub use health::{FULL_FOR, FullMark, Health, Outage, Reachability};
 
+use crate::layers::Breaker;
 use crate::{SharedBackend, Traits};
 
 /// The reason for which a backend is frozen until it is reached for the first time.
 pub const NOT_REACHED: &str = "not reached since the start";
 
-/// What is known of one backend.
+/// State of one backend at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// What it was found to do, once it was reached.
+pub struct BackendState {
+    /// Probed traits; `None` until the backend was reached.
     pub traits: Option<Traits>,
-    /// Why it is frozen, if it is: no destructive work, and no writes.
+    /// Why the backend is frozen: it then takes no deletes and no writes.
     pub frozen: Option<String>,
-    /// What the last probes found.
+    /// Results of the last probes.
     pub reachability: Reachability,
-    /// Its last "no space" answer.
+    /// The last "no space" answer.
     pub full: Option<FullMark>,
+    /// Configured size of the largest object; `None` means no limit.
+    pub object_bytes_max: Option<u64>,
 }
 
-impl Standing {
-    /// Its health at this moment.
+impl BackendState {
+    /// Health at this moment.
     #[must_use]
     pub fn health(&self, now: Timestamp) -> Health {
         if let Some(outage) = self.reachability.outage() {
@@ -51,78 +57,128 @@ impl Standing {
 #[derive(Debug)]
 struct Member {
     backend: SharedBackend,
-    standing: RwLock<Arc<Standing>>,
+    circuits: Option<Arc<Circuits>>,
+    state: RwLock<Arc<BackendState>>,
     /// Notified when a request saw an error that a probe should confirm.
-    suspected: Notify,
+    suspected: Arc<Notify>,
 }
 
 impl Member {
-    fn standing(&self) -> Arc<Standing> {
-        Arc::clone(&self.standing.read())
+    fn state(&self) -> Arc<BackendState> {
+        Arc::clone(&self.state.read())
     }
 
-    fn change(&self, change: impl FnOnce(&mut Standing)) {
-        let mut held = self.standing.write();
-        let mut standing = held.as_ref().clone();
-        change(&mut standing);
-        *held = Arc::new(standing);
+    fn change(&self, change: impl FnOnce(&mut BackendState)) {
+        let mut held = self.state.write();
+        let mut state = held.as_ref().clone();
+        change(&mut state);
+        *held = Arc::new(state);
     }
 }
 
 /// Two backends were given the same name.
 #[derive(Debug, thiserror::Error)]
-#[error("the backend {0} is named twice")]
-pub struct NamedTwice(pub BackendName);
+#[error("backend name {0} is used twice, names must be unique")]
+pub struct DuplicateName(pub BackendName);
 
-/// All backends.
+/// All configured backends.
 #[derive(Debug, Default)]
 pub struct Fleet {
     members: Vec<Member>,
 }
 
 impl Fleet {
-    /// A fleet of these backends, of which nothing is known yet.
-    pub fn new(backends: Vec<SharedBackend>) -> Result<Self, NamedTwice> {
+    /// A fleet of these backends, none of them reached yet.
+    pub fn new(backends: Vec<SharedBackend>) -> Result<Self, DuplicateName> {
+        Self::of(backends.into_iter().map(|backend| (backend, None, Arc::default())))
+    }
+
+    /// The same, each backend behind a circuit breaker.
+    pub fn with_breakers(backends: Vec<SharedBackend>, context: &BreakerContext) -> Result<Self, DuplicateName> {
+        Self::of(backends.into_iter().map(|backend| {
+            let suspected = Arc::<Notify>::default();
+            let circuits = Circuits::new(backend.name().clone(), context.clone(), Arc::clone(&suspected));
+            let circuits = Arc::new(circuits);
+            let guarded: SharedBackend = Arc::new(Breaker::new(backend, Arc::clone(&circuits)));
+            (guarded, Some(circuits), suspected)
+        }))
+    }
+
+    fn of(
+        backends: impl Iterator<Item = (SharedBackend, Option<Arc<Circuits>>, Arc<Notify>)>,
+    ) -> Result<Self, DuplicateName> {
         let mut fleet = Self::default();
-        for backend in backends {
+        for (backend, circuits, suspected) in backends {
             if fleet.get(backend.name()).is_some() {
-                return Err(NamedTwice(backend.name().clone()));
+                return Err(DuplicateName(backend.name().clone()));
             }
-            fleet.members.push(Member { backend, standing: RwLock::default(), suspected: Notify::new() });
+            fleet.members.push(Member { backend, circuits, state: RwLock::default(), suspected });
         }
         Ok(fleet)
     }
 
-    /// The backend of this name.
+    /// Circuit breaker of a backend; `None` if it has none or is not configured.
+    #[must_use]
+    pub fn circuits(&self, name: &BackendName) -> Option<&Arc<Circuits>> {
+        self.member(name).and_then(|member| member.circuits.as_ref())
+    }
+
+    /// State of a backend's circuit for this kind of calls; closed if it has none.
+    #[must_use]
+    pub fn circuit(&self, name: &BackendName, kind: CallKind) -> CircuitState {
+        self.circuits(name).map_or(CircuitState::Closed, |circuits| circuits.state(kind))
+    }
+
+    /// The backend with this name.
     #[must_use]
     pub fn get(&self, name: &BackendName) -> Option<&SharedBackend> {
         self.member(name).map(|member| &member.backend)
     }
 
-    /// All backends, in order.
+    /// All backends, in configuration order.
     pub fn backends(&self) -> impl Iterator<Item = &SharedBackend> {
         self.members.iter().map(|member| &member.backend)
     }
 
-    /// What is known of a backend.
-    #[must_use]
-    pub fn standing(&self, name: &BackendName) -> Option<Arc<Standing>> {
-        self.member(name).map(Member::standing)
+    /// Records a read that took longer than its caller waited.
+    pub fn record_slow_read(&self, name: &BackendName) {
+        if let Some(circuits) = self.circuits(name) {
+            circuits.record_slow_read();
+        }
     }
 
-    /// All backends as placement sees them, in order. What only the catalog knows, room and
-    /// draining, is for the caller to fill in.
+    /// State of the circuit that is further from closed.
+    #[must_use]
+    pub fn worst_circuit(&self, name: &BackendName) -> CircuitState {
+        self.circuit(name, CallKind::Read).max(self.circuit(name, CallKind::Write))
+    }
+
+    /// Snapshot of a backend's state.
+    #[must_use]
+    pub fn state(&self, name: &BackendName) -> Option<Arc<BackendState>> {
+        self.member(name).map(Member::state)
+    }
+
+    /// Why a backend is frozen; `None` if it is not frozen or not configured.
+    #[must_use]
+    pub fn frozen_reason(&self, name: &BackendName) -> Option<String> {
+        self.state(name).and_then(|state| state.frozen.clone())
+    }
+
+    /// All backends as input of placement, in order. The caller sets the counters, which only the catalog knows.
     #[must_use]
     pub fn views(&self, now: Timestamp) -> Vec<BackendView> {
         let view = |member: &Member| {
-            let standing = member.standing();
+            let state = member.state();
             BackendView {
                 name: member.backend.name().clone(),
-                writable: standing.frozen.is_none(),
-                reachable: standing.reachability.outage().is_none(),
-                full_from_bytes: standing.full.filter(|full| full.holds(now)).map(|full| full.from_bytes),
-                object_bytes_max: None,
-                available_bytes: None,
+                writable: state.frozen.is_none(),
+                circuit_open: !member.circuits.as_ref().is_none_or(|circuits| circuits.admits(CallKind::Write)),
+                reachable: state.reachability.outage().is_none(),
+                full_from_bytes: state.full.filter(|full| full.holds(now)).map(|full| full.from_bytes),
+                object_bytes_max: state.object_bytes_max,
+                filled_bytes: 0,
+                limit_bytes: None,
             }
         };
         self.members.iter().map(view).collect()
@@ -131,40 +187,44 @@ impl Fleet {
     /// Health of every backend, in order.
     #[must_use]
     pub fn health(&self, now: Timestamp) -> Vec<(BackendName, Health)> {
-        let of = |member: &Member| (member.backend.name().clone(), member.standing().health(now));
+        let of = |member: &Member| (member.backend.name().clone(), member.state().health(now));
         self.members.iter().map(of).collect()
     }
 
-    /// Records the answer to a probe, and drops a "no space" mark that has expired.
+    /// Records the result of a probe, which may close or open circuits, and drops a "no space" mark that has expired.
     pub fn record_probe(&self, name: &BackendName, answer: Result<(), String>, now: Timestamp) {
-        self.changing_health(name, |standing| {
-            standing.reachability.record(answer, now);
-            standing.full = standing.full.filter(|full| full.holds(now));
+        if let Some(circuits) = self.circuits(name) {
+            circuits.expire_trials();
+            circuits.record_probe(answer.is_ok());
+        }
+        self.update_health(name, |state| {
+            state.reachability.record(answer, now);
+            state.full = state.full.filter(|full| full.holds(now));
         });
     }
 
     /// Records that a backend had no space for a body of this size.
     pub fn record_no_space(&self, name: &BackendName, size_bytes: u64, now: Timestamp) {
-        self.changing_health(name, |standing| {
-            standing.full = Some(FullMark::joined(standing.full, size_bytes, now));
+        self.update_health(name, |state| {
+            state.full = Some(FullMark::merged(state.full, size_bytes, now));
         });
     }
 
     /// Records that bytes were deleted from a backend, so that it may have space again.
     pub fn record_freed(&self, name: &BackendName) {
-        if self.standing(name).is_some_and(|standing| standing.full.is_some()) {
-            self.changing_health(name, |standing| standing.full = None);
+        if self.state(name).is_some_and(|state| state.full.is_some()) {
+            self.update_health(name, |state| state.full = None);
         }
     }
 
-    /// Asks for an early probe of a backend, because a request could not reach it.
+    /// Requests an early probe of a backend after a request could not reach it.
     pub fn suspect(&self, name: &BackendName) {
         if let Some(member) = self.member(name) {
             member.suspected.notify_one();
         }
     }
 
-    /// Waits until an early probe of a backend was asked for.
+    /// Waits until an early probe of a backend is requested.
     pub async fn suspected(&self, name: &BackendName) {
         match self.member(name) {
             Some(member) => member.suspected.notified().await,
@@ -172,15 +232,15 @@ impl Fleet {
         }
     }
 
-    /// Changes what is known of a backend and logs its health if that changed.
-    fn changing_health(&self, name: &BackendName, change: impl FnOnce(&mut Standing)) {
+    /// Changes the state of a backend and logs its health if that changed.
+    fn update_health(&self, name: &BackendName, change: impl FnOnce(&mut BackendState)) {
         let Some(member) = self.member(name) else { return };
         // A "no space" mark counts until it is dropped, so that its expiry is logged as well.
         let recorded =
-            |standing: &Standing| standing.health(standing.full.map_or(Timestamp::from_millis(0), |full| full.at));
-        let before = recorded(&member.standing());
+            |state: &BackendState| state.health(state.full.map_or(Timestamp::from_millis(0), |full| full.at));
+        let before = recorded(&member.state());
         member.change(change);
-        let after = recorded(&member.standing());
+        let after = recorded(&member.state());
         if before.as_str() == after.as_str() {
             return;
         }
@@ -191,17 +251,24 @@ impl Fleet {
         }
     }
 
-    /// Records what a backend was found to do.
+    /// Records the probed traits of a backend.
     pub fn set_traits(&self, name: &BackendName, traits: Traits) {
         if let Some(member) = self.member(name) {
-            member.change(|standing| standing.traits = Some(traits));
+            member.change(|state| state.traits = Some(traits));
         }
     }
 
-    /// Freezes a backend, or thaws it with `None`.
+    /// Sets the size of the largest object that a backend takes; `None` means no limit.
+    pub fn set_object_bytes_max(&self, name: &BackendName, bytes: Option<u64>) {
+        if let Some(member) = self.member(name) {
+            member.change(|state| state.object_bytes_max = bytes);
+        }
+    }
+
+    /// Freezes a backend, or unfreezes it with `None`.
     pub fn set_frozen(&self, name: &BackendName, reason: Option<String>) {
         if let Some(member) = self.member(name) {
-            member.change(|standing| standing.frozen = reason);
+            member.change(|state| state.frozen = reason);
         }
     }
 
@@ -211,68 +278,4 @@ impl Fleet {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{FULL_FOR, Fleet, Health};
-    use crate::{Memory, SharedBackend};
-    use s3o_model::clock::Timestamp;
-    use s3o_model::names::BackendName;
-    use std::sync::Arc;
-
-    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
-
-    fn name(text: &str) -> BackendName {
-        text.parse().expect("valid")
-    }
-
-    fn memory(text: &str) -> SharedBackend {
-        Arc::new(Memory::new(name(text)))
-    }
-
-    #[test]
-    fn a_frozen_backend_takes_no_writes_until_it_thaws() {
-        let fleet = Fleet::new(vec![memory("b"), memory("a")]).expect("two names");
-        let before = fleet.standing(&name("a")).expect("known");
-        fleet.set_frozen(&name("a"), Some("wrong disk".to_owned()));
-        assert_eq!(before.frozen, None);
-        assert!(fleet.views(NOW)[0].writable && !fleet.views(NOW)[1].writable);
-        fleet.set_frozen(&name("a"), None);
-        assert!(fleet.views(NOW)[1].writable);
-    }
-
-    #[test]
-    fn full_lasts_a_minute_or_until_a_delete() {
-        let fleet = Fleet::new(vec![memory("a")]).expect("one name");
-        fleet.record_no_space(&name("a"), 10, NOW);
-        assert_eq!(fleet.health(NOW)[0].1, Health::Full { from_bytes: 10 });
-        assert_eq!(fleet.views(NOW)[0].full_from_bytes, Some(10));
-        assert_eq!(fleet.views(NOW.after(FULL_FOR))[0].full_from_bytes, None);
-        fleet.record_freed(&name("a"));
-        assert_eq!(fleet.health(NOW)[0].1, Health::Ok);
-    }
-
-    #[test]
-    fn away_is_reported_before_frozen_and_full() {
-        let fleet = Fleet::new(vec![memory("a")]).expect("one name");
-        let word = || fleet.health(NOW)[0].1.as_str();
-        fleet.record_no_space(&name("a"), 10, NOW);
-        assert_eq!(word(), "full");
-        fleet.set_frozen(&name("a"), Some("wrong disk".to_owned()));
-        assert_eq!(word(), "frozen");
-        for _ in 0..2 {
-            fleet.record_probe(&name("a"), Err("no answer".to_owned()), NOW);
-        }
-        assert_eq!(word(), "away");
-        assert!(!fleet.views(NOW)[0].reachable);
-        fleet.record_probe(&name("a"), Ok(()), NOW);
-        assert_eq!(word(), "frozen");
-    }
-
-    #[test]
-    fn backends_keep_their_order_and_names_are_unique() {
-        let fleet = Fleet::new(vec![memory("b"), memory("a")]).expect("two names");
-        let names: Vec<_> = fleet.backends().map(|backend| backend.name().to_string()).collect();
-        assert_eq!(names, ["b", "a"]);
-        assert!(fleet.get(&name("c")).is_none());
-        assert!(Fleet::new(vec![memory("a"), memory("a")]).is_err());
-    }
-}
+mod tests;

@@ -1,9 +1,9 @@
-//! The identity object: how a backend says whose it is, and what a mismatch means.
+//! The identity object of a backend, and the meaning of a mismatch with the catalog.
 //!
 //! Each backend stores the cluster, its own name and a random mark with a sequence number that only
-//! ever grows. Each mark also has a write-once object of its own, so that an identity object that was
-//! overwritten late can be distinguished from a disk that was set back. Nothing in this file waits or
-//! writes: it only decides.
+//! grows. Each mark also has its own write-once object, which distinguishes an identity object that a
+//! late write replaced from a disk that was restored to an earlier state. This file makes pure decisions,
+//! without I/O.
 
 use bytes::Bytes;
 use s3o_model::names::BackendName;
@@ -15,110 +15,110 @@ mod marks;
 
 pub use marks::{create_mark, fingerprint, mark_key, read_found, read_identity, remove_marks};
 
-/// Where the identity object lies on every backend.
+/// Key of the identity object on every backend.
 pub const IDENTITY_KEY: &str = ".s3o/identity.json";
 
-/// Where the write-once objects of the marks are stored.
+/// Prefix of the write-once mark objects.
 pub const MARKS_PREFIX: &str = ".s3o/marks/";
 
-/// How many old marks a catalog keeps for each backend.
+/// Number of old marks that the catalog keeps for each backend.
 pub const MARKS_KEPT: u64 = 16;
 
-/// What a backend says about itself.
+/// The identity object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The cluster that attached the backend.
     pub cluster: String,
     /// The name under which it was attached.
     pub backend: BackendName,
-    /// The mark that was written last.
+    /// The last written mark.
     pub mark: String,
-    /// The sequence number of the mark; 0 where it was written before marks had one.
+    /// Sequence number of the mark; 0 if it was written before marks had one.
     #[serde(default)]
     pub sequence: u64,
-    /// Whether a process with another catalog of this cluster found this mark and did not know it.
+    /// True if a process with another catalog of this cluster found this mark unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contested: bool,
 }
 
 impl Identity {
-    /// The identity in the form in which it is stored.
+    /// Encodes the identity as stored JSON.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         Bytes::from(serde_json::to_vec_pretty(self).expect("strings and numbers always encode"))
     }
 
-    /// Reads an identity object; one that cannot be read proves nothing.
+    /// Decodes an identity object; an unreadable one is `Unknown`, because it proves nothing.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         serde_json::from_slice(bytes)
             .map_err(|error| Error::Unknown(format!("unreadable identity object {IDENTITY_KEY}: {error}")))
     }
 }
 
-/// What the catalog knows about a backend's identity.
+/// The marks of a backend in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     /// The catalog's own cluster.
     pub cluster: String,
     /// The backend in question.
     pub backend: BackendName,
-    /// The mark that was confirmed last; `None` when none ever was.
+    /// The last confirmed mark; `None` if there was none.
     pub current: Option<String>,
-    /// The sequence number of the current mark; 0 where it was written before marks had one.
+    /// Sequence number of the current mark; 0 if it was written before marks had one.
     pub sequence: u64,
-    /// The mark that is about to be written, or was and is not confirmed.
+    /// The planned mark: not written yet, or written and not confirmed.
     pub next: Option<String>,
     /// Older marks, up to [`MARKS_KEPT`].
     pub last: Vec<String>,
 }
 
 impl Known {
-    /// Whether this catalog wrote the mark before the current one. Marks older than those that are
-    /// kept are recognised by their sequence number.
+    /// True if this catalog wrote the mark before the current one. Marks older than the kept ones
+    /// are recognised by their sequence number.
     fn wrote_earlier(&self, found: &Identity) -> bool {
         self.last.contains(&found.mark) || found.sequence.saturating_add(MARKS_KEPT) < self.sequence
     }
 }
 
-/// What was read from a backend.
+/// Identity data read from a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The identity object; `None` where none is stored.
+pub struct FoundIdentity {
+    /// The identity object; `None` if none is stored.
     pub identity: Option<Identity>,
-    /// Whether the object of the catalog's current mark is stored. It is only read where the
-    /// identity object carries an older mark.
+    /// True if the object of the catalog's current mark is stored. It is only read if the
+    /// identity object has an older mark.
     pub has_current_mark: bool,
 }
 
-/// What the comparison of catalog and backend means.
+/// Result of comparing catalog and backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing is there and the catalog never wrote anything: a new backend.
+pub enum IdentityVerdict {
+    /// The backend has no identity and the catalog never confirmed one: a new backend.
     Fresh,
-    /// The backend carries the confirmed mark.
+    /// The backend has the confirmed mark.
     Fits,
-    /// The backend carries the mark that is not yet confirmed: confirm it.
+    /// The backend has the planned mark, which must be confirmed.
     FitsNext,
-    /// The identity object carries an older mark, and the object of the current mark is there: a
-    /// late write replaced the identity object. Raise the mark again.
+    /// The identity object has an older mark, but the object of the current mark exists: a late
+    /// write replaced the identity object, and the mark must be raised again.
     Overwritten,
-    /// The backend carries an older mark and no object of the current one: a clone or a restored
-    /// copy from an earlier time.
+    /// The backend has an older mark and no object of the current one: a clone or a copy restored
+    /// from an earlier time.
     StaleClone,
-    /// The backend carries a mark that the catalog does not know: the catalog was restored.
+    /// The backend has a mark that the catalog does not know: the catalog was restored.
     RestoredCatalog,
-    /// Another catalog of this cluster did not know the mark that the backend carries.
+    /// Another catalog of this cluster did not know the mark on the backend.
     Contested,
     /// The backend belongs to another cluster.
     WrongCluster,
     /// The backend belongs to this cluster under another name.
     WrongBackend,
-    /// The catalog wrote an identity and nothing is there: an unmounted disk or an emptied bucket.
+    /// The catalog confirmed an identity and the backend has none: an unmounted disk or an emptied bucket.
     Missing,
 }
 
-impl Verdict {
-    /// Whether writes and destructive work may go on.
+impl IdentityVerdict {
+    /// True if writes and deletes are allowed.
     #[must_use]
     pub const fn fits(self) -> bool {
         match self {
@@ -132,7 +132,7 @@ impl Verdict {
         }
     }
 
-    /// Why a backend with this verdict is frozen, in words for people.
+    /// Explanation for the operator.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -149,35 +149,35 @@ impl Verdict {
     }
 }
 
-/// Compares what the catalog knows with what the backend carries.
+/// Compares the marks in the catalog with the identity on the backend.
 #[must_use]
-pub fn judge(known: &Known, found: &Found) -> Verdict {
+pub fn judge(known: &Known, found: &FoundIdentity) -> IdentityVerdict {
     let Some(identity) = &found.identity else {
-        // An unconfirmed first mark may never have arrived; only a confirmed one can go missing.
-        return if known.current.is_none() { Verdict::Fresh } else { Verdict::Missing };
+        // An unconfirmed first mark may never have been written; only a confirmed one can be missing.
+        return if known.current.is_none() { IdentityVerdict::Fresh } else { IdentityVerdict::Missing };
     };
     if identity.cluster != known.cluster {
-        Verdict::WrongCluster
+        IdentityVerdict::WrongCluster
     } else if identity.backend != known.backend {
-        Verdict::WrongBackend
+        IdentityVerdict::WrongBackend
     } else if identity.contested {
-        Verdict::Contested
+        IdentityVerdict::Contested
     } else if known.current.as_ref() == Some(&identity.mark) {
-        Verdict::Fits
+        IdentityVerdict::Fits
     } else if known.next.as_ref() == Some(&identity.mark) {
-        Verdict::FitsNext
+        IdentityVerdict::FitsNext
     } else if !known.wrote_earlier(identity) {
-        Verdict::RestoredCatalog
+        IdentityVerdict::RestoredCatalog
     } else if found.has_current_mark {
-        Verdict::Overwritten
+        IdentityVerdict::Overwritten
     } else {
-        Verdict::StaleClone
+        IdentityVerdict::StaleClone
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Identity, Known, Verdict, judge};
+    use super::{FoundIdentity, Identity, IdentityVerdict, Known, judge};
     use s3o_model::names::BackendName;
 
     fn backend(name: &str) -> BackendName {
@@ -205,71 +205,71 @@ mod tests {
         }
     }
 
-    fn found(identity: Identity) -> Found {
-        Found { identity: Some(identity), has_current_mark: false }
+    fn found(identity: Identity) -> FoundIdentity {
+        FoundIdentity { identity: Some(identity), has_current_mark: false }
     }
 
     #[test]
-    fn known_marks_fit_and_unknown_ones_betray_a_restored_catalog() {
-        assert_eq!(judge(&known(), &found(identity("m2", 2))), Verdict::Fits);
-        assert_eq!(judge(&known(), &found(identity("m3", 3))), Verdict::FitsNext);
-        assert_eq!(judge(&known(), &found(identity("m9", 9))), Verdict::RestoredCatalog);
-        assert_eq!(judge(&known(), &found(identity("m0", 1))), Verdict::RestoredCatalog);
+    fn known_marks_fit_and_unknown_ones_mean_a_restored_catalog() {
+        assert_eq!(judge(&known(), &found(identity("m2", 2))), IdentityVerdict::Fits);
+        assert_eq!(judge(&known(), &found(identity("m3", 3))), IdentityVerdict::FitsNext);
+        assert_eq!(judge(&known(), &found(identity("m9", 9))), IdentityVerdict::RestoredCatalog);
+        assert_eq!(judge(&known(), &found(identity("m0", 1))), IdentityVerdict::RestoredCatalog);
     }
 
     #[test]
-    fn an_older_mark_is_a_stale_clone_unless_the_object_of_the_current_one_is_there() {
+    fn older_mark_is_a_stale_clone_unless_the_current_mark_object_exists() {
         let older = found(identity("m1", 1));
-        assert_eq!(judge(&known(), &older), Verdict::StaleClone);
-        assert_eq!(judge(&known(), &Found { has_current_mark: true, ..older }), Verdict::Overwritten);
-        // So old that the catalog has forgotten the mark itself.
+        assert_eq!(judge(&known(), &older), IdentityVerdict::StaleClone);
+        assert_eq!(judge(&known(), &FoundIdentity { has_current_mark: true, ..older }), IdentityVerdict::Overwritten);
+        // So old that the catalog no longer stores the mark.
         let late = Known { sequence: 40, ..known() };
-        assert_eq!(judge(&late, &found(identity("m0", 3))), Verdict::StaleClone);
-        assert_eq!(judge(&late, &found(identity("m0", 30))), Verdict::RestoredCatalog);
-        assert!(!Verdict::StaleClone.fits() && Verdict::Overwritten.fits());
+        assert_eq!(judge(&late, &found(identity("m0", 3))), IdentityVerdict::StaleClone);
+        assert_eq!(judge(&late, &found(identity("m0", 30))), IdentityVerdict::RestoredCatalog);
+        assert!(!IdentityVerdict::StaleClone.fits() && IdentityVerdict::Overwritten.fits());
     }
 
     #[test]
-    fn a_mark_from_before_sequence_numbers_fits() {
+    fn mark_without_sequence_number_fits() {
         let old = Known { sequence: 0, next: None, ..known() };
         let stored = br#"{"cluster": "ours", "backend": "disk", "mark": "m2"}"#;
         let carried = Identity::decode(stored).expect("valid");
         assert_eq!((carried.sequence, carried.contested), (0, false));
-        assert_eq!(judge(&old, &found(carried)), Verdict::Fits);
+        assert_eq!(judge(&old, &found(carried)), IdentityVerdict::Fits);
     }
 
     #[test]
-    fn a_contested_mark_fits_no_catalog() {
+    fn contested_mark_fits_no_catalog() {
         let contested = Identity { contested: true, ..identity("m2", 2) };
-        assert_eq!(judge(&known(), &found(contested)), Verdict::Contested);
-        assert!(!Verdict::Contested.fits());
+        assert_eq!(judge(&known(), &found(contested)), IdentityVerdict::Contested);
+        assert!(!IdentityVerdict::Contested.fits());
     }
 
     #[test]
-    fn nothing_there_is_fresh_only_if_no_mark_was_ever_confirmed() {
-        let nothing = Found { identity: None, has_current_mark: false };
+    fn missing_identity_is_fresh_only_if_no_mark_was_confirmed() {
+        let nothing = FoundIdentity { identity: None, has_current_mark: false };
         let never = Known { current: None, last: Vec::new(), ..known() };
-        assert_eq!(judge(&never, &nothing), Verdict::Fresh);
-        assert_eq!(judge(&known(), &nothing), Verdict::Missing);
+        assert_eq!(judge(&never, &nothing), IdentityVerdict::Fresh);
+        assert_eq!(judge(&known(), &nothing), IdentityVerdict::Missing);
     }
 
     #[test]
-    fn a_first_mark_that_arrived_unconfirmed_is_recognised() {
+    fn first_mark_written_but_unconfirmed_is_recognised() {
         let first = Known { current: None, last: Vec::new(), ..known() };
-        assert_eq!(judge(&first, &found(identity("m3", 1))), Verdict::FitsNext);
+        assert_eq!(judge(&first, &found(identity("m3", 1))), IdentityVerdict::FitsNext);
     }
 
     #[test]
-    fn strangers_are_told_apart() {
+    fn wrong_cluster_and_wrong_backend_are_distinguished() {
         let other_cluster = Identity { cluster: "theirs".to_owned(), ..identity("m2", 2) };
-        assert_eq!(judge(&known(), &found(other_cluster)), Verdict::WrongCluster);
+        assert_eq!(judge(&known(), &found(other_cluster)), IdentityVerdict::WrongCluster);
         let other_backend = Identity { backend: backend("tape"), ..identity("m2", 2) };
-        assert_eq!(judge(&known(), &found(other_backend)), Verdict::WrongBackend);
-        assert!(!Verdict::WrongCluster.fits() && Verdict::FitsNext.fits());
+        assert_eq!(judge(&known(), &found(other_backend)), IdentityVerdict::WrongBackend);
+        assert!(!IdentityVerdict::WrongCluster.fits() && IdentityVerdict::FitsNext.fits());
     }
 
     #[test]
-    fn the_object_reads_back_and_garbage_proves_nothing() {
+    fn identity_object_decodes_and_garbage_is_an_error() {
         let identity = identity("m2", 2);
         assert_eq!(Identity::decode(&identity.encode()).expect("valid"), identity);
         assert!(Identity::decode(b"{}").is_err());

@@ -1,8 +1,8 @@
-//! Where bytes live: one trait, its implementations, and layers that wrap them.
+//! Storage backends: one trait, its implementations, and layers that wrap them.
 //!
-//! A backend stores immutable bytes under physical keys that are written at most once. It knows
-//! nothing of buckets, objects or the catalog. What it answers about absence is proof or it is
-//! `Unknown`; the difference decides whether anything may be destroyed.
+//! A backend stores immutable bytes under physical keys that are written at most once. It does not know buckets,
+//! objects or the catalog. It reports a key as absent only if that is proven, and as `Unknown` otherwise: only proven
+//! absence allows deletions.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,90 +16,90 @@ use s3o_model::names::BackendName;
 use s3o_model::physical_key::NameStyle;
 
 pub mod body;
-pub mod canaries;
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod error;
 pub mod fleet;
 pub mod fs;
-mod hex;
 pub mod identity;
 pub mod layers;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
+pub mod probe_objects;
 pub mod s3;
 
 pub use error::{BodyError, Error};
 pub use fleet::Fleet;
 pub use fs::{Fs, FsOptions};
+#[cfg(any(test, feature = "testing"))]
 pub use memory::Memory;
 pub use s3::{S3, S3Options};
 
-/// Where backends that need them keep the unfinished bytes of a key, under the key's identifier.
+/// Prefix of the files in which folder backends store incomplete bodies, named by the identifier of their key.
 pub const DRAFTS: &str = ".s3o/tmp/";
 
-/// Bytes on their way; a consumer that drops it stops the producer.
+/// A stream of bytes; dropping it stops the producer.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
 
-/// What was stored, in the words of the store.
+/// Result of a successful write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// How many bytes the store took.
+    /// Number of stored bytes.
     pub size_bytes: u64,
-    /// The store's ETag without quotes, where it has one.
+    /// ETag of the store without quotes; `None` if it has none.
     pub etag: Option<String>,
-    /// The store's version id, where it keeps versions: deletes must then name it.
+    /// Version ID, if the store keeps versions: deletes must then name it.
     pub version_id: Option<String>,
 }
 
-/// Part of the bytes under a key.
+/// A range of the bytes of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The first byte.
+    /// Position of the first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
-/// The answer to "are there bytes under this key?".
+/// Result of a probe of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
-    /// They are there.
+    /// The key exists.
     Present(Present),
-    /// They are not there, and that is proven: the store answered for this very key.
+    /// The key is proven absent: the store answered for exactly this key.
     Absent,
-    /// Nobody can tell: a timeout, a refusal, a 404 of the wrong kind.
+    /// The answer proves nothing: a timeout, a refusal, a 404 without an error code.
     Unknown(String),
 }
 
-/// What a probe or a listing tells of bytes that are there.
+/// Properties of a key that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Present {
-    /// Their length.
+    /// Number of stored bytes.
     pub size_bytes: u64,
-    /// The store's ETag without quotes, where it has one.
+    /// ETag of the store without quotes; `None` if it has none.
     pub etag: Option<String>,
 }
 
-/// Bytes that must go.
+/// A target of [`Backend::delete_batch`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doomed {
-    /// The physical key.
+pub struct DeleteKey {
+    /// Physical key to delete.
     pub key: String,
-    /// The store's version id, where one was recorded.
+    /// Version ID of the store, if one was recorded.
     pub version_id: Option<String>,
 }
 
-/// What became of one key of a batch delete.
+/// Result for one key of a batch delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeleteAnswer {
-    /// The store says that the key is gone. Stores that do not tell "was there" from "was not"
-    /// answer this for both.
+    /// The key does not exist any more. Some stores do not report whether it existed before.
     Deleted,
-    /// The store proved that there was nothing to delete.
+    /// The store proved that the key did not exist.
     Absent,
-    /// The store is away: no connection, throttled, timed out. Not the key's fault.
+    /// The store is unavailable: no connection, throttled, timed out. This says nothing about the key.
     Away(String),
-    /// The store did not say what happened to this key.
+    /// The response does not say whether the key was deleted.
     Unknown(String),
     /// The store refuses to delete this key.
     Refused(String),
@@ -108,117 +108,114 @@ pub enum DeleteAnswer {
 /// One page of a listing, keys strictly ascending by their bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The keys found.
+    /// At most as many keys as requested.
     pub items: Vec<Listed>,
-    /// Whether more may follow; only a page that says no ends a listing.
+    /// True if more keys may follow; a page may be shorter than requested.
     pub truncated: bool,
 }
 
 /// One key of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The physical key.
+    /// Physical key, or the key of an object of s3o's own.
     pub key: String,
-    /// Its length.
+    /// Number of stored bytes.
     pub size_bytes: u64,
-    /// The store's ETag without quotes, where it has one.
+    /// ETag of the store without quotes; `None` if it has none.
     pub etag: Option<String>,
-    /// When the store last wrote it, by the store's clock.
+    /// Time of the last write by the store's clock.
     pub modified: Option<Timestamp>,
 }
 
-/// One part of a backend upload, as the store named it.
+/// A stored part of a backend upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadedPart {
-    /// Its number, from 1.
+    /// Part number, from 1.
     pub number: u32,
-    /// The store's ETag without quotes.
+    /// ETag of the store without quotes.
     pub etag: String,
 }
 
 /// An upload that was neither finished nor aborted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnfinishedUpload {
-    /// The physical key.
+    /// Physical key of the upload.
     pub key: String,
-    /// The store's upload id.
+    /// Upload ID of the store.
     pub upload: String,
 }
 
 /// One page of unfinished uploads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UploadsPage {
-    /// The uploads found.
+    /// Uploads that were neither completed nor aborted.
     pub items: Vec<UnfinishedUpload>,
-    /// Where the next page begins, in the words of the store; only a page without it ends a listing.
+    /// Start of the next page, as the store returned it; `None` on the last page.
     pub next: Option<UnfinishedUpload>,
 }
 
-/// What a backend was found to do when it was attached.
+/// Probed properties of a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traits {
-    /// How it treats names.
+    /// How the backend treats case and Unicode forms of names.
     pub name_style: NameStyle,
-    /// Whether a plain PUT answers with the MD5 of the bytes, so that it can be compared.
+    /// True if the ETag of a single PUT is the MD5 of its bytes.
     pub etag_is_md5: bool,
-    /// Whether it keeps old versions, so that deletes must name one.
+    /// True if the store keeps old versions, so that deletes must name one.
     pub keeps_versions: bool,
-    /// Its clock minus ours, in milliseconds, where it tells.
+    /// Clock of the store minus the clock of this process, in milliseconds; `None` if the store sends no date.
     pub clock_skew_ms: Option<i64>,
 }
 
-/// A place for bytes.
+/// Stores bytes under physical keys.
 ///
-/// Contracts are stated here and tested in `conformance` on every implementation.
+/// `conformance` tests the contract of each method on every implementation.
 #[async_trait]
 pub trait Backend: Send + Sync + fmt::Debug {
-    /// The configured name.
+    /// Name in the configuration.
     fn name(&self) -> &BackendName;
 
-    /// The largest body that `put` takes in one go; larger ones go through an upload.
+    /// Largest body that `put` accepts; larger ones need an upload.
     fn put_bytes_max(&self) -> u64;
 
-    /// Finds out what this backend does, by trying it under `.s3o/`, and leaves nothing behind.
+    /// Probes the traits with objects under `.s3o/`, which it deletes.
     async fn probe_traits(&self) -> Result<Traits, Error>;
 
-    /// Stores exactly `size_bytes` bytes under a key that was never used before, durably: when
-    /// this answers, a power cut does not lose them. A body that ends early or runs over leaves
-    /// nothing visible under the key and is `Error::Body`.
+    /// Stores exactly `size_bytes` bytes under a key that was never used before. After the return they survive a power
+    /// cut. A body with another length is `Error::Body`, and the key does not exist.
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error>;
 
-    /// Streams the bytes of a span; whole object when `span` is `None`. A missing key is
-    /// `Error::NotFound` before the first byte. A stream that breaks yields an error item, it
-    /// never just ends.
+    /// Streams a span, or all bytes for `None`. A missing key is `Error::NotFound` before the first byte. An
+    /// interrupted stream ends with an error item, never early without one.
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error>;
 
-    /// Tells whether bytes are under a key.
+    /// Checks whether a key exists.
     async fn probe(&self, key: &str) -> Probe;
 
-    /// Deletes up to 1000 keys, with whatever temporary traces they left. The answers are in the
-    /// order of the keys, one each.
-    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer>;
+    /// Deletes up to 1000 keys and their temporary files. Returns one answer per key, in the order of the keys.
+    async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer>;
 
-    /// Lists keys after `after` (exclusive) that start with `prefix`, in byte order, `.s3o/` left
-    /// out unless the prefix starts with it.
+    /// Lists keys after `after` (exclusive) that start with `prefix`, in byte order. Keys under `.s3o/` are omitted
+    /// unless the prefix starts with it.
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error>;
 
-    /// Opens a backend upload and names it.
+    /// Starts a backend upload and returns its ID.
     async fn start_upload(&self, key: &str) -> Result<String, Error>;
 
-    /// Stores one part of a backend upload.
+    /// Stores a part; it replaces a part with the same number.
     async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error>;
 
-    /// Makes the key visible from the parts.
+    /// Joins the parts; the key exists from then on.
     async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error>;
 
-    /// Forgets an upload and frees its parts; one that does not exist is `Absent`, or `Deleted`
-    /// where the store does not tell the two apart.
+    /// Aborts an upload and deletes its parts. A missing upload is `Absent`, or `Deleted` if the store does not
+    /// distinguish the two.
     async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer;
 
-    /// The unfinished uploads of exactly this key.
+    /// IDs of the unfinished uploads of exactly this key.
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error>;
 
-    /// Lists the unfinished uploads of all keys, from where the page before said.
+    /// Lists the unfinished uploads of all keys; `from` is `next` of the previous page.
     async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error>;
 
     /// Reads a small object of s3o's own (`.s3o/...`); `None` when it is proven absent.
@@ -227,29 +224,29 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Writes or replaces a small object of s3o's own, durably.
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error>;
 
-    /// Whether the configured place leads to another store than the one that was opened, as after a
-    /// disk was exchanged. Until [`Backend::reopen_place`], only s3o's own objects can be read there.
-    async fn place_changed(&self) -> bool {
+    /// True if the configured path leads to another store than the opened one, for example after a disk was exchanged.
+    /// Until [`Backend::reopen_store`], only s3o's own objects can be read there.
+    async fn store_changed(&self) -> bool {
         false
     }
 
-    /// Opens what the configured place leads to now. The caller must prevent writes there until it has
-    /// compared the identity.
-    async fn reopen_place(&self) -> Result<(), Error> {
+    /// Opens the store that the configured path leads to now. The caller must prevent writes until it has compared the
+    /// identity.
+    async fn reopen_store(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// Which part of which upload.
+/// Address of a part.
 #[derive(Debug, Clone, Copy)]
 pub struct PartOf<'a> {
-    /// The physical key.
+    /// Physical key of the upload.
     pub key: &'a str,
-    /// The store's upload id.
+    /// Upload ID of the store.
     pub upload: &'a str,
-    /// The part's number, from 1.
+    /// Part number, from 1.
     pub number: u32,
 }
 
-/// A shared backend.
+/// A backend that requests and workers use concurrently.
 pub type SharedBackend = Arc<dyn Backend>;

@@ -1,7 +1,7 @@
-//! A backend in memory: a real implementation, and the one that tests look into.
+//! A backend in memory for tests, which can inspect it.
 //!
-//! It remembers every key that was ever written, so that a second write to one key, however long
-//! after, is refused and counted.
+//! It records every key that was ever written. A second write to a key, even after a delete, is refused and recorded as
+//! a violation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,44 +16,44 @@ use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::names::BackendName;
 use s3o_model::physical_key::{NameStyle, RESERVED_PREFIX};
 
-use crate::hex::hex;
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Listed, Page, PartOf, Present, Probe, Span, Traits,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Listed, Page, PartOf, Present, Probe, Span, Traits,
     UnfinishedUpload, UploadedPart, UploadsPage, Written, body,
 };
+use s3o_model::etag::hex;
 
 mod inspect;
 #[cfg(test)]
 mod tests;
 
-/// How many unfinished uploads a page shows.
+/// Maximum number of unfinished uploads of a page.
 const UPLOADS_PAGE_MAX: usize = 1000;
 
-/// A backend in memory.
+/// Keeps all bytes in memory; implements the whole contract except durability.
 pub struct Memory {
     name: BackendName,
     put_bytes_max: u64,
     clock: Option<Arc<dyn Clock>>,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
-struct State {
-    objects: BTreeMap<String, Stored>,
-    uploads: BTreeMap<String, Upload>,
+struct MemoryState {
+    objects: BTreeMap<String, MemoryObject>,
+    uploads: BTreeMap<String, MemoryUpload>,
     uploads_started: u64,
     ever_written: BTreeSet<String>,
     violations: Vec<String>,
     calls: BTreeMap<&'static str, u64>,
 }
 
-struct Stored {
+struct MemoryObject {
     bytes: Bytes,
     etag: String,
     modified: Option<Timestamp>,
 }
 
-struct Upload {
+struct MemoryUpload {
     key: String,
     parts: BTreeMap<u32, (String, Bytes)>,
 }
@@ -71,22 +71,21 @@ impl Memory {
         Self { name, put_bytes_max: u64::MAX, clock: None, state: Mutex::default() }
     }
 
-    /// Limits what one `put` takes, so that larger bodies go through uploads.
+    /// Limits the size of one `put`, so that larger bodies need an upload.
     #[must_use]
     pub fn with_put_bytes_max(mut self, put_bytes_max: u64) -> Self {
         self.put_bytes_max = put_bytes_max;
         self
     }
 
-    /// Stamps what is written with this clock, so that listings tell its age.
+    /// Sets the modification time of keys from this clock.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A test that panicked while it looked inside leaves the maps as valid as they were.
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock()
     }
 
@@ -94,12 +93,12 @@ impl Memory {
         *self.lock().calls.entry(operation).or_default() += 1;
     }
 
-    fn stored(&self, bytes: Bytes, etag: Option<String>) -> Stored {
+    fn stored(&self, bytes: Bytes, etag: Option<String>) -> MemoryObject {
         let etag = etag.unwrap_or_else(|| hex(&Md5::digest(&bytes)));
-        Stored { bytes, etag, modified: self.clock.as_ref().map(|clock| clock.now()) }
+        MemoryObject { bytes, etag, modified: self.clock.as_ref().map(|clock| clock.now()) }
     }
 
-    fn store_once(&self, key: &str, stored: Stored) -> Result<Written, Error> {
+    fn store_once(&self, key: &str, stored: MemoryObject) -> Result<Written, Error> {
         let mut state = self.lock();
         if !state.ever_written.insert(key.to_owned()) || state.objects.contains_key(key) {
             state.violations.push(key.to_owned());
@@ -119,11 +118,11 @@ fn slice(bytes: &Bytes, span: Option<Span>) -> Result<Bytes, Error> {
             let (start, end) = (usize::try_from(offset), usize::try_from(end));
             Ok(bytes.slice(start.unwrap_or(usize::MAX)..end.unwrap_or(usize::MAX)))
         }
-        _ => Err(Error::Refused("the span reaches beyond the bytes".to_owned())),
+        _ => Err(Error::Refused("the span reaches beyond the end of the object".to_owned())),
     }
 }
 
-fn listed((key, stored): (&String, &Stored)) -> Listed {
+fn listed((key, stored): (&String, &MemoryObject)) -> Listed {
     Listed {
         key: key.clone(),
         size_bytes: stored.bytes.len() as u64,
@@ -132,8 +131,8 @@ fn listed((key, stored): (&String, &Stored)) -> Listed {
     }
 }
 
-/// Joins the parts that a caller names, and makes the ETag of an upload of them.
-fn join(upload: &Upload, named: &[UploadedPart]) -> Result<(Bytes, String), Error> {
+/// Joins the named parts and computes the ETag of the upload.
+fn join(upload: &MemoryUpload, named: &[UploadedPart]) -> Result<(Bytes, String), Error> {
     let (mut bytes, mut digests) = (BytesMut::new(), Md5::new());
     let mut previous = 0;
     for part in named {
@@ -168,7 +167,10 @@ impl Backend for Memory {
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
         self.count("put");
         if size_bytes > self.put_bytes_max {
-            return Err(Error::Refused(format!("{size_bytes} bytes are too many for one put")));
+            return Err(Error::Refused(format!(
+                "a put of {size_bytes} bytes exceeds the limit of {}",
+                self.put_bytes_max
+            )));
         }
         let bytes = body::collect(body, size_bytes).await?;
         self.store_once(key, self.stored(bytes, None))
@@ -188,10 +190,10 @@ impl Backend for Memory {
         })
     }
 
-    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
+    async fn delete_batch(&self, doomed: &[DeleteKey]) -> Vec<DeleteAnswer> {
         self.count("delete_batch");
         let mut state = self.lock();
-        let answer = |doomed: &Doomed| match state.objects.remove(&doomed.key) {
+        let answer = |doomed: &DeleteKey| match state.objects.remove(&doomed.key) {
             Some(_) => DeleteAnswer::Deleted,
             None => DeleteAnswer::Absent,
         };
@@ -204,13 +206,13 @@ impl Backend for Memory {
             Some(after) if after >= prefix => Bound::Excluded(after),
             Some(_) | None => Bound::Included(prefix),
         };
-        let own_too = prefix.starts_with(RESERVED_PREFIX);
+        let includes_own = prefix.starts_with(RESERVED_PREFIX);
         let state = self.lock();
         let mut found = state
             .objects
             .range::<str, _>((from, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
-            .filter(|(key, _)| own_too || !key.starts_with(RESERVED_PREFIX));
+            .filter(|(key, _)| includes_own || !key.starts_with(RESERVED_PREFIX));
         let items = found.by_ref().take(limit).map(listed).collect();
         Ok(Page { items, truncated: found.next().is_some() })
     }
@@ -220,14 +222,17 @@ impl Backend for Memory {
         let mut state = self.lock();
         state.uploads_started += 1;
         let upload = format!("upload-{}", state.uploads_started);
-        state.uploads.insert(upload.clone(), Upload { key: key.to_owned(), parts: BTreeMap::new() });
+        state.uploads.insert(upload.clone(), MemoryUpload { key: key.to_owned(), parts: BTreeMap::new() });
         Ok(upload)
     }
 
     async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
         self.count("put_part");
         if size_bytes > self.put_bytes_max {
-            return Err(Error::Refused(format!("{size_bytes} bytes are too many for one part")));
+            return Err(Error::Refused(format!(
+                "a part of {size_bytes} bytes exceeds the limit of {}",
+                self.put_bytes_max
+            )));
         }
         let bytes = body::collect(body, size_bytes).await?;
         let etag = hex(&Md5::digest(&bytes));
@@ -271,7 +276,7 @@ impl Backend for Memory {
         self.count("list_uploads");
         let state = self.lock();
         let unfinished =
-            |(id, upload): (&String, &Upload)| UnfinishedUpload { key: upload.key.clone(), upload: id.clone() };
+            |(id, upload): (&String, &MemoryUpload)| UnfinishedUpload { key: upload.key.clone(), upload: id.clone() };
         let mut items: Vec<_> = state.uploads.iter().map(unfinished).filter(|found| Some(found) > from).collect();
         items.sort();
         let more = items.len() > UPLOADS_PAGE_MAX;

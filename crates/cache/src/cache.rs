@@ -1,5 +1,5 @@
-//! The cache: memory first, then the tier that instances share, then whoever has the bytes; and of
-//! many readers who miss at once only one goes there.
+//! The cache: memory first, then the shared tier, then the backend. Of concurrent readers that miss the
+//! same body, one fetches it for all.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,249 +9,250 @@ use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::ContentId;
-use s3o_model::keeping::time_to_keep;
+use s3o_model::ttl::cache_ttl;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::errands::Errands;
-use crate::memory::Memory;
-use crate::metrics::Metrics;
-use crate::single_flight::{Flights, Landing, Seat};
-use crate::tier::{Entry, Tier, TierError};
+use crate::memory::MemoryTier;
+use crate::metrics::CacheMetrics;
+use crate::single_flight::{FetchResult, InFlight, Role};
+use crate::tier::{CacheEntry, Tier, TierError};
+use crate::write_behind::WriteBehind;
 
-/// Which share of the memory the bodies that are being fetched may take on top of it, and those
-/// that wait to be shared once more.
+/// Bodies being fetched may take this fraction of `max_bytes` in addition to it, and the write-behind
+/// queue the same again.
 const IN_FLIGHT_SHARE: u64 = 8;
 
-/// How often at most entries are looked through for those that have had their time.
+/// Shortest interval between two removals of expired entries.
 const SWEEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// What is kept, and for how long.
+/// Limits of the cache.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// What the memory may take.
+pub struct CacheSettings {
+    /// Largest size of the memory tier.
     pub max_bytes: u64,
-    /// The largest body that is kept.
+    /// Largest body that is cached.
     pub object_bytes_max: u64,
-    /// The longest time that a body is kept.
+    /// Longest time to live of an entry.
     pub ttl: Duration,
 }
 
-/// What a cache is made of.
-pub struct Parts {
-    /// What is kept, and for how long.
-    pub settings: Settings,
-    /// The tier that instances share, where there is one.
+/// Constructor arguments of [`Cache`].
+pub struct CacheParts {
+    /// Limits.
+    pub settings: CacheSettings,
+    /// The tier that instances share, if configured.
     pub shared: Option<Arc<dyn Tier>>,
-    /// The clock.
+    /// Wall time, for expiration.
     pub clock: Arc<dyn Clock>,
 }
 
-/// A body that somebody wants.
+/// The body of an object that was just resolved in the catalog.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
-    /// Whose body it is, as the catalog says at this moment.
+pub struct BodyRequest {
+    /// Key of the cache entry.
     pub content: ContentId,
-    /// How long it is.
+    /// Size of the body; an entry with another size is corrupt.
     pub size_bytes: u64,
-    /// When the object that is being read ceases to exist.
+    /// Expiration of the object; the entry expires with it.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What the cache holds and has answered.
+/// Size and counters of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
-    /// Bodies in memory.
+pub struct CacheStats {
+    /// Number of bodies in memory.
     pub entries: u64,
-    /// What they take.
+    /// Bytes in memory.
     pub bytes: u64,
-    /// What they may take.
+    /// Limit of the bytes in memory.
     pub max_bytes: u64,
-    /// Reads that memory answered, alone or by what another reader fetched.
+    /// Reads answered from memory or with the body that another reader fetched.
     pub hits: u64,
-    /// Reads that it did not.
+    /// All other reads.
     pub misses: u64,
-    /// Reads that the shared tier answered.
+    /// Reads answered from the shared tier.
     pub shared_hits: u64,
-    /// Whether the shared tier is within reach, where there is one.
+    /// True if the shared tier is reachable; `None` without one.
     pub shared_reachable: Option<bool>,
 }
 
-struct Shared {
+struct SharedTier {
     tier: Arc<dyn Tier>,
-    errands: Errands,
+    writes: WriteBehind,
 }
 
-/// Keeps small bodies at hand.
+/// Caches small bodies.
 pub struct Cache {
-    memory: Memory,
-    shared: Option<Shared>,
-    flights: Flights,
-    /// Bytes that may be on their way into memory at a time.
-    room: Semaphore,
-    settings: Settings,
+    memory: MemoryTier,
+    shared: Option<SharedTier>,
+    in_flight: InFlight,
+    /// One permit for each byte that may be fetched concurrently.
+    fetch_bytes: Semaphore,
+    settings: CacheSettings,
     clock: Arc<dyn Clock>,
-    metrics: Metrics,
+    metrics: CacheMetrics,
 }
 
 impl Cache {
-    /// A cache of these parts.
+    /// An empty cache.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        let Parts { settings, shared, clock } = parts;
-        let metrics = Metrics::default();
-        let room_bytes = (settings.max_bytes / IN_FLIGHT_SHARE).max(settings.object_bytes_max);
-        let shared =
-            shared.map(|tier| Shared { errands: Errands::to(Arc::clone(&tier), room_bytes, metrics.clone()), tier });
+    pub fn new(parts: CacheParts) -> Self {
+        let CacheParts { settings, shared, clock } = parts;
+        let metrics = CacheMetrics::default();
+        let bytes_max = (settings.max_bytes / IN_FLIGHT_SHARE).max(settings.object_bytes_max);
+        let permits = usize::try_from(bytes_max).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let shared = shared
+            .map(|tier| SharedTier { writes: WriteBehind::new(Arc::clone(&tier), bytes_max, metrics.clone()), tier });
         Self {
-            memory: Memory::new(settings.max_bytes, settings.object_bytes_max, Arc::clone(&clock)),
+            memory: MemoryTier::new(settings.max_bytes, settings.object_bytes_max, Arc::clone(&clock)),
             shared,
-            flights: Flights::default(),
-            room: Semaphore::new(usize::try_from(room_bytes).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)),
+            in_flight: InFlight::default(),
+            fetch_bytes: Semaphore::new(permits),
             settings,
             clock,
             metrics,
         }
     }
 
-    /// Shows the counters to whoever reads the metrics.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
         let shared: Vec<&'static str> = self.shared.iter().map(|shared| shared.tier.name()).collect();
         self.metrics.register(registry, &shared);
     }
 
-    /// Whether bodies of this length are kept. An empty one needs no reading.
+    /// True if bodies of this size are cached. Empty bodies are not, because they need no read.
     #[must_use]
     pub fn takes(&self, size_bytes: u64) -> bool {
         (1..=self.settings.object_bytes_max).contains(&size_bytes)
     }
 
-    /// The body, from wherever it is at hand. Otherwise `load` fetches it, whole and verified, for
-    /// everybody who wants it now. `None`: so much is being fetched already that this one has to be
-    /// read past the cache.
-    pub async fn body<E, L>(&self, wanted: &Wanted, load: impl Fn() -> L) -> Result<Option<Bytes>, E>
+    /// The body from the cache, or from `load`, which must return it complete and verified. Concurrent
+    /// readers of the same body share one `load`. `None` if too many bytes are being fetched; the caller
+    /// then reads without the cache.
+    pub async fn body<E, L>(&self, request: &BodyRequest, load: impl Fn() -> L) -> Result<Option<Bytes>, E>
     where
         L: Future<Output = Result<Bytes, E>>,
     {
-        if let Some(body) = self.memory.find(wanted.content) {
-            self.metrics.asked("memory", "hit");
+        if let Some(body) = self.memory.find(request.content) {
+            self.metrics.count_request("memory", "hit");
             return Ok(Some(body));
         }
         loop {
-            let follower = match self.flights.join(wanted.content) {
-                Seat::Follower(follower) => follower,
-                Seat::Leader(leader) => {
-                    let fetched = self.fetch(wanted, &load).await;
+            let follower = match self.in_flight.join(request.content) {
+                Role::Follower(follower) => follower,
+                Role::Leader(leader) => {
+                    let fetched = self.fetch(request, &load).await;
                     let body = fetched.as_ref().ok().and_then(Option::clone);
-                    leader.land(body.map_or(Landing::Nothing, Landing::Body));
+                    leader.finish(body.map_or(FetchResult::Nothing, FetchResult::Body));
                     return fetched;
                 }
             };
-            match follower.landing().await {
-                Some(Landing::Body(body)) => {
-                    self.metrics.asked("memory", "shared");
+            match follower.result().await {
+                Some(FetchResult::Body(body)) => {
+                    self.metrics.count_request("memory", "shared");
                     return Ok(Some(body));
                 }
-                Some(Landing::Nothing) => return self.fetch(wanted, &load).await,
+                Some(FetchResult::Nothing) => return self.fetch(request, &load).await,
                 None => {}
             }
         }
     }
 
-    /// Fetches a body that is not in memory, and keeps it.
-    async fn fetch<E, L>(&self, wanted: &Wanted, load: &impl Fn() -> L) -> Result<Option<Bytes>, E>
+    /// Fetches a body that is not in memory, and caches it.
+    async fn fetch<E, L>(&self, request: &BodyRequest, load: &impl Fn() -> L) -> Result<Option<Bytes>, E>
     where
         L: Future<Output = Result<Bytes, E>>,
     {
-        // The flight before this one may have landed in between.
-        if let Some(body) = self.memory.find(wanted.content) {
-            self.metrics.asked("memory", "hit");
+        // A fetch that finished since the first lookup may have cached it.
+        if let Some(body) = self.memory.find(request.content) {
+            self.metrics.count_request("memory", "hit");
             return Ok(Some(body));
         }
-        let Some(_room) = self.room_for(wanted.size_bytes) else {
-            self.metrics.asked("memory", "bypass");
+        let Some(_permit) = self.reserve(request.size_bytes) else {
+            self.metrics.count_request("memory", "bypass");
             return Ok(None);
         };
-        self.metrics.asked("memory", "miss");
-        if let Some(body) = self.ask_shared(wanted).await {
-            self.keep_in_memory(wanted, &body);
+        self.metrics.count_request("memory", "miss");
+        if let Some(body) = self.get_shared(request).await {
+            self.put_in_memory(request, &body);
             return Ok(Some(body));
         }
         let body = load().await?;
-        if let Some(time) = self.keep_in_memory(wanted, &body)
+        if let Some(ttl) = self.put_in_memory(request, &body)
             && let Some(shared) = &self.shared
         {
-            shared.errands.keep(Entry { content: wanted.content, body: body.clone(), time });
+            shared.writes.put(CacheEntry { content: request.content, body: body.clone(), ttl });
         }
         Ok(Some(body))
     }
 
-    fn room_for(&self, size_bytes: u64) -> Option<SemaphorePermit<'_>> {
-        self.room.try_acquire_many(u32::try_from(size_bytes).ok()?).ok()
+    fn reserve(&self, size_bytes: u64) -> Option<SemaphorePermit<'_>> {
+        self.fetch_bytes.try_acquire_many(u32::try_from(size_bytes).ok()?).ok()
     }
 
-    fn keep_in_memory(&self, wanted: &Wanted, body: &Bytes) -> Option<Duration> {
-        let time = time_to_keep(self.settings.ttl, wanted.expires_at, self.clock.now())?;
-        self.memory.put(wanted.content, body.clone(), time);
-        Some(time)
+    fn put_in_memory(&self, request: &BodyRequest, body: &Bytes) -> Option<Duration> {
+        let ttl = cache_ttl(self.settings.ttl, request.expires_at, self.clock.now())?;
+        self.memory.insert(request.content, body.clone(), ttl);
+        Some(ttl)
     }
 
-    /// Whatever is wrong with the shared tier, the body is read as if there were none.
-    async fn ask_shared(&self, wanted: &Wanted) -> Option<Bytes> {
+    /// The body from the shared tier; every error of the tier counts as a miss.
+    async fn get_shared(&self, request: &BodyRequest) -> Option<Bytes> {
         let tier = &self.shared.as_ref()?.tier;
-        let answer = tier.get(wanted.content, wanted.size_bytes).await;
+        let answer = tier.get(request.content, request.size_bytes).await;
         let outcome = match &answer {
             Ok(Some(_)) => "hit",
             Ok(None) => "miss",
-            Err(TierError::NotAsked) => "skipped",
+            Err(TierError::Skipped) => "skipped",
             Err(TierError::Away(_)) => "error",
-            Err(TierError::Wrong(why)) => {
-                tracing::warn!(tier = tier.name(), content = %wanted.content, why, "a body in the cache is wrong");
+            Err(TierError::Corrupt(why)) => {
+                tracing::warn!(tier = tier.name(), content = %request.content, why, "cache entry corrupt");
                 "corrupt"
             }
         };
-        self.metrics.asked(tier.name(), outcome);
+        self.metrics.count_request(tier.name(), outcome);
         answer.ok().flatten()
     }
 
-    /// Forgets contents that nothing refers to any more. Memory forgets at once, the shared tier
-    /// is told beside everything else.
+    /// Removes contents that no row refers to any more: from memory immediately, from the shared tier
+    /// through the write-behind queue.
     pub fn forget(&self, contents: &[ContentId]) {
-        self.memory.drop_all(contents);
-        self.metrics.forgot("memory", "ok", contents.len());
+        self.memory.remove_all(contents);
+        self.metrics.count_invalidations("memory", "ok", contents.len());
         if let Some(shared) = &self.shared {
-            shared.errands.forget(contents);
+            shared.writes.remove(contents);
         }
     }
 
-    /// Drops what has had its time, keeps the shared tier within reach and tells it what it is to
-    /// know, for as long as it is polled.
+    /// Removes expired entries, keeps the shared tier connected and sends it the queued writes; it does
+    /// not return.
     pub async fn upkeep(&self) {
         match &self.shared {
             Some(shared) => {
-                tokio::join!(self.sweep(), shared.tier.stay_reachable(), shared.errands.run());
+                tokio::join!(self.remove_expired(), shared.tier.stay_reachable(), shared.writes.run());
             }
-            None => self.sweep().await,
+            None => self.remove_expired().await,
         }
     }
 
-    async fn sweep(&self) {
+    async fn remove_expired(&self) {
         loop {
             tokio::time::sleep(self.settings.ttl.max(SWEEP_INTERVAL_MIN)).await;
-            self.memory.sweep();
+            self.memory.remove_expired();
         }
     }
 
-    /// What it holds and has answered.
+    /// Current size and counters since the start.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        let asked = |outcome| self.metrics.count("memory", outcome);
+    pub fn stats(&self) -> CacheStats {
+        let requests = |outcome| self.metrics.count("memory", outcome);
         let shared = self.shared.as_ref().map(|shared| &shared.tier);
-        Standing {
+        CacheStats {
             entries: self.memory.entries() as u64,
             bytes: self.memory.bytes(),
             max_bytes: self.settings.max_bytes,
-            hits: asked("hit") + asked("shared"),
-            misses: asked("miss") + asked("bypass"),
+            hits: requests("hit") + requests("shared"),
+            misses: requests("miss") + requests("bypass"),
             shared_hits: shared.map_or(0, |tier| self.metrics.count(tier.name(), "hit")),
             shared_reachable: shared.map(|tier| tier.is_reachable()),
         }

@@ -1,20 +1,20 @@
-//! Small hot bodies at hand: in memory, and shared between instances in Redis.
+//! Cache for small bodies: in memory, and shared between instances in Redis.
 //!
-//! A body is kept under the identifier of its content, which never changes and is never used
-//! again. Who reads an object has asked the catalog which content that is, so an entry of content
-//! that is gone is out of reach: it costs room until its time is over and can never be served.
+//! Entries are keyed by content ID, which is immutable and never reused. Every read resolves the key in
+//! the catalog first, so the entry of a deleted content is never served; it only takes space until it
+//! expires.
 
 mod cache;
 #[cfg(test)]
 mod conformance;
-mod errands;
 mod memory;
 mod metrics;
 mod redis;
 mod single_flight;
 mod tier;
+mod write_behind;
 
-pub use cache::{Cache, Parts as CacheParts, Settings as CacheSettings, Standing, Wanted};
-pub use memory::Memory;
-pub use redis::{InvalidUrl, Redis, check_url, ping};
-pub use tier::{Entry, FORGET_MAX, Tier, TierError};
+pub use cache::{BodyRequest, Cache, CacheParts, CacheSettings, CacheStats};
+pub use memory::MemoryTier;
+pub use redis::{InvalidRedisUrl, Redis, check_url, ping};
+pub use tier::{CacheEntry, REMOVE_MAX, Tier, TierError};

@@ -1,5 +1,5 @@
-//! Bodies in this process: bounded in bytes, the least useful go first, and each ends with its
-//! time.
+//! The memory tier: bounded in bytes, evicts the least useful entries first, and drops expired
+//! entries.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use quick_cache::{OptionsBuilder, Weighter};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::ContentId;
 
-use crate::tier::{Entry, Tier, TierError};
+use crate::tier::{CacheEntry, Tier, TierError};
 
-/// What an entry takes besides its body: name, time, and its place in the tables.
+/// Memory of an entry in addition to its body: key, expiration and table slots.
 const OVERHEAD_BYTES: u64 = 160;
-/// A shard is locked as a whole, and has room for its share only.
+/// Largest number of shards; each has its own lock and its share of the capacity.
 const SHARDS_MAX: u64 = 16;
-/// How many of the largest bodies a shard has room for.
+/// Number of largest bodies that fit into one shard.
 const LARGEST_PER_SHARD: u64 = 8;
-/// What a body takes on average; how much is remembered of those that went follows from it.
+/// Expected average size of a body; it sets the number of evicted keys that are tracked.
 const EXPECTED_BYTES: u64 = 16 * 1024;
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct CachedBody {
     body: Bytes,
     until: Timestamp,
 }
@@ -32,28 +32,28 @@ struct Kept {
 #[derive(Debug, Clone)]
 struct ByBytes;
 
-impl Weighter<ContentId, Kept> for ByBytes {
-    fn weight(&self, _content: &ContentId, kept: &Kept) -> u64 {
-        kept.body.len() as u64 + OVERHEAD_BYTES
+impl Weighter<ContentId, CachedBody> for ByBytes {
+    fn weight(&self, _content: &ContentId, stored: &CachedBody) -> u64 {
+        stored.body.len() as u64 + OVERHEAD_BYTES
     }
 }
 
-/// Hashes alike in every process, so that a run with a seed replays.
-type Hasher = BuildHasherDefault<DefaultHasher>;
+/// Deterministic hashing, so that a seeded simulation replays.
+type FixedHasher = BuildHasherDefault<DefaultHasher>;
 
-/// Bodies in memory.
-pub struct Memory {
-    kept: Cache<ContentId, Kept, ByBytes, Hasher>,
+/// Bodies in this process, shared by all its requests.
+pub struct MemoryTier {
+    bodies: Cache<ContentId, CachedBody, ByBytes, FixedHasher>,
     clock: Arc<dyn Clock>,
 }
 
-impl Memory {
-    /// A memory of this size for bodies up to that one.
+impl MemoryTier {
+    /// A tier of `max_bytes` for bodies up to `object_bytes_max`.
     #[must_use]
     pub fn new(max_bytes: u64, object_bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
         let largest = (object_bytes_max + OVERHEAD_BYTES) * LARGEST_PER_SHARD;
         let shards = (max_bytes / largest).clamp(1, SHARDS_MAX);
-        // Shards are a power of two, and what is not would be rounded up.
+        // The number of shards must be a power of two; the library would round it up.
         let shards = 1 << shards.ilog2();
         let expected = usize::try_from(max_bytes / EXPECTED_BYTES).unwrap_or(usize::MAX);
         let options = OptionsBuilder::new()
@@ -61,51 +61,53 @@ impl Memory {
             .estimated_items_capacity(expected.clamp(32 * shards, 1 << 24))
             .weight_capacity(max_bytes)
             .build()
-            .expect("all that must be set is set");
-        Self { kept: Cache::with_options(options, ByBytes, Hasher::default(), DefaultLifecycle::default()), clock }
+            .expect("all required options are set");
+        Self {
+            bodies: Cache::with_options(options, ByBytes, FixedHasher::default(), DefaultLifecycle::default()),
+            clock,
+        }
     }
 
-    /// A body whose time is not over.
+    /// A body that has not expired.
     pub(crate) fn find(&self, content: ContentId) -> Option<Bytes> {
-        let kept = self.kept.get(&content)?;
-        if kept.until > self.clock.now() {
-            return Some(kept.body);
+        let stored = self.bodies.get(&content)?;
+        if stored.until > self.clock.now() {
+            return Some(stored.body);
         }
-        self.kept.remove(&content);
+        self.bodies.remove(&content);
         None
     }
 
-    pub(crate) fn put(&self, content: ContentId, body: Bytes, time: Duration) {
-        self.kept.insert(content, Kept { body, until: self.clock.now().after(time) });
+    pub(crate) fn insert(&self, content: ContentId, body: Bytes, ttl: Duration) {
+        self.bodies.insert(content, CachedBody { body, until: self.clock.now().after(ttl) });
     }
 
-    pub(crate) fn drop_all(&self, contents: &[ContentId]) {
+    pub(crate) fn remove_all(&self, contents: &[ContentId]) {
         for content in contents {
-            self.kept.remove(content);
+            self.bodies.remove(content);
         }
     }
 
-    /// Drops what has had its time and nobody asked for since.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn remove_expired(&self) {
         let now = self.clock.now();
-        self.kept.retain(|_, kept| kept.until > now);
+        self.bodies.retain(|_, stored| stored.until > now);
     }
 
-    /// How many bodies it keeps.
+    /// Number of stored bodies, expired ones included.
     #[must_use]
     pub fn entries(&self) -> usize {
-        self.kept.len()
+        self.bodies.len()
     }
 
-    /// What they take.
+    /// Bytes of the stored bodies with their overhead.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.kept.weight()
+        self.bodies.weight()
     }
 }
 
 #[async_trait]
-impl Tier for Memory {
+impl Tier for MemoryTier {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -113,27 +115,27 @@ impl Tier for Memory {
     async fn get(&self, content: ContentId, size_bytes: u64) -> Result<Option<Bytes>, TierError> {
         let found = self.find(content);
         match &found {
-            Some(body) if body.len() as u64 != size_bytes => Err(TierError::Wrong("another length")),
+            Some(body) if body.len() as u64 != size_bytes => Err(TierError::Corrupt("wrong length")),
             Some(_) | None => Ok(found),
         }
     }
 
-    async fn keep(&self, entries: &[Entry]) -> Result<(), TierError> {
+    async fn put(&self, entries: &[CacheEntry]) -> Result<(), TierError> {
         for entry in entries {
-            self.put(entry.content, entry.body.clone(), entry.time);
+            self.insert(entry.content, entry.body.clone(), entry.ttl);
         }
         Ok(())
     }
 
-    async fn forget(&self, contents: &[ContentId]) -> Result<(), TierError> {
-        self.drop_all(contents);
+    async fn remove(&self, contents: &[ContentId]) -> Result<(), TierError> {
+        self.remove_all(contents);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Memory;
+    use super::MemoryTier;
     use bytes::Bytes;
     use s3o_model::clock::{ManualClock, Timestamp};
     use s3o_model::ids::ContentId;
@@ -157,22 +159,22 @@ mod tests {
     }
 
     #[test]
-    fn it_never_takes_more_than_it_may() {
+    fn size_never_exceeds_the_limit() {
         for (max_bytes, object_bytes_max) in [(MIB, MIB), (4 * MIB, 1 << 12), (64 * MIB, MIB)] {
-            let memory = Memory::new(max_bytes, object_bytes_max, clock());
+            let memory = MemoryTier::new(max_bytes, object_bytes_max, clock());
             for number in 0..2_000 {
-                memory.put(content(number), body(object_bytes_max / (1 + (number % 4) as u64) - 1_000), MINUTE);
+                memory.insert(content(number), body(object_bytes_max / (1 + (number % 4) as u64) - 1_000), MINUTE);
                 assert!(memory.bytes() <= max_bytes, "{} of {max_bytes}", memory.bytes());
             }
         }
     }
 
     #[test]
-    fn bodies_of_the_largest_size_are_kept_side_by_side() {
+    fn several_bodies_of_the_largest_size_fit() {
         for max_bytes in [8 * MIB, 64 * MIB, 256 * MIB] {
-            let memory = Memory::new(max_bytes, MIB, clock());
+            let memory = MemoryTier::new(max_bytes, MIB, clock());
             for number in 0..4 {
-                memory.put(content(number), body(MIB), MINUTE);
+                memory.insert(content(number), body(MIB), MINUTE);
             }
             let found = (0..4).filter(|number| memory.find(content(*number)).is_some()).count();
             assert_eq!(found, 4, "of {max_bytes}");
@@ -180,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_again_outlives_what_came_once() {
-        let memory = Memory::new(4 * MIB, 1 << 12, clock());
+    fn repeatedly_read_bodies_outlive_bodies_read_once() {
+        let memory = MemoryTier::new(4 * MIB, 1 << 12, clock());
         for number in 0..100_000_u128 {
-            memory.put(content(1_000 + number), body(1 << 12), MINUTE);
+            memory.insert(content(1_000 + number), body(1 << 12), MINUTE);
             if memory.find(content(number % 100)).is_none() {
-                memory.put(content(number % 100), body(1 << 12), MINUTE);
+                memory.insert(content(number % 100), body(1 << 12), MINUTE);
             }
         }
         let found = (0..100).filter(|number| memory.find(content(*number)).is_some()).count();
@@ -193,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_whose_time_is_over_gives_its_room_back() {
+    fn expired_entry_frees_its_bytes() {
         let clock = clock();
-        let memory = Memory::new(MIB, 1 << 12, clock.clone());
-        memory.put(content(1), body(100), MINUTE);
+        let memory = MemoryTier::new(MIB, 1 << 12, clock.clone());
+        memory.insert(content(1), body(100), MINUTE);
         clock.advance(MINUTE);
         assert_eq!((memory.find(content(1)), memory.entries(), memory.bytes()), (None, 0, 0));
     }

@@ -1,12 +1,12 @@
-//! Bodies shared between instances in Redis.
+//! The Redis tier, shared between instances.
 //!
-//! Every key carries the cluster's identifier and every entry a time after which Redis drops it. A
-//! value is believed only if its envelope says that it is that body, whole and unchanged. A Redis
-//! that is away, slow or wrong makes reads slower, never wrong, and once it is known to be away
-//! nobody waits for it.
+//! Every key contains the cluster's identifier, and every entry has an expiration in Redis. A value is
+//! used only if its envelope proves that it is that body, complete and unchanged. An unavailable, slow or
+//! faulty Redis makes reads slower, never wrong, and once it is known to be unavailable no read waits
+//! for it.
 
+mod connection;
 mod envelope;
-mod link;
 mod tls;
 
 use std::time::Duration;
@@ -17,73 +17,72 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, Pipeline, RedisError, RedisFuture};
 use s3o_model::ids::ContentId;
 
-use crate::tier::{Entry, Tier, TierError};
-use link::{Lines, Link};
-pub use tls::InvalidUrl;
+use crate::tier::{CacheEntry, Tier, TierError};
+use connection::RedisLink;
+pub use tls::InvalidRedisUrl;
 
-/// How long a reader waits for an answer.
-const ASK_MAX: Duration = Duration::from_millis(100);
-/// How long an errand may take.
-const TELL_MAX: Duration = Duration::from_secs(2);
+/// Timeout of a read.
+const READ_MAX: Duration = Duration::from_millis(100);
+/// Timeout of a write-behind batch.
+const WRITE_MAX: Duration = Duration::from_secs(2);
+const TIMED_OUT: &str = "no answer in time";
 
-/// Checks a URL and reads its certificates, without connecting.
-pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
+/// Validates a URL and reads its certificates, without connecting.
+pub fn check_url(url: &str) -> Result<(), InvalidRedisUrl> {
     tls::client(url).map(drop)
 }
 
-/// Connects, asks for an answer and changes nothing.
+/// Connects and sends a PING; it changes nothing.
 pub async fn ping(url: &str) -> Result<(), String> {
     let client = tls::client(url).map_err(|error| error.to_string())?;
-    Link::new(client).connect(0).await.map(drop)
+    RedisLink::new(client).connect(0).await.map(drop)
 }
 
-/// Bodies in Redis.
+/// Bodies in Redis. An instance without a connection works as if every read missed.
 pub struct Redis {
-    link: Link,
+    link: RedisLink,
     prefix: String,
 }
 
 impl Redis {
-    /// The bodies of a cluster. Nothing is connected before [`Tier::stay_reachable`] is polled.
-    pub fn new(url: &str, cluster: &str) -> Result<Self, InvalidUrl> {
-        Ok(Self { link: Link::new(tls::client(url)?), prefix: format!("s3o:{cluster}:body:") })
+    /// A tier for the bodies of a cluster. [`Tier::stay_reachable`] connects it.
+    pub fn new(url: &str, cluster: &str) -> Result<Self, InvalidRedisUrl> {
+        Ok(Self { link: RedisLink::new(tls::client(url)?), prefix: format!("s3o:{cluster}:body:") })
     }
 
     fn key(&self, content: ContentId) -> String {
         format!("{}{content}", self.prefix)
     }
 
-    /// Runs a pipeline whose answers say nothing but whether it went well.
-    async fn tell(&self, pipeline: &Pipeline) -> Result<(), TierError> {
-        let mut lines = self.link.lines().ok_or(TierError::NotAsked)?;
-        let told = pipeline.exec_async(&mut lines.telling);
-        match tokio::time::timeout(TELL_MAX, told).await {
+    /// Runs a pipeline and ignores its results.
+    async fn write(&self, pipeline: &Pipeline) -> Result<(), TierError> {
+        let mut connection = self.link.connection().ok_or(TierError::Skipped)?;
+        let execution = pipeline.exec_async(&mut connection.writes);
+        match tokio::time::timeout(WRITE_MAX, execution).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
-                // A full Redis refuses to keep, and still answers those who ask.
-                if !refused(&error) {
-                    self.link.cut(&lines, &error);
+                // A full Redis refuses writes but still answers reads.
+                if !is_refusal(&error) {
+                    self.link.disconnect(&connection, &error);
                 }
                 Err(TierError::Away(error.to_string()))
             }
-            Err(_) => Err(self.too_slow(&lines)),
+            Err(_) => {
+                self.link.disconnect(&connection, &TIMED_OUT);
+                Err(TierError::Away(TIMED_OUT.to_owned()))
+            }
         }
-    }
-
-    fn too_slow(&self, lines: &Lines) -> TierError {
-        self.link.cut(lines, &"no answer in time");
-        TierError::Away("no answer in time".to_owned())
     }
 }
 
-/// Whether Redis itself said no.
-fn refused(error: &RedisError) -> bool {
+/// True if Redis answered and rejected the command.
+fn is_refusal(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
 }
 
-/// A value that should have this length; nothing, if there is none. Of one that somebody made longer there is a byte too
-/// many and no more, so that it is seen and costs no memory.
-fn value_of(connection: &mut MultiplexedConnection, key: String, length: u64) -> RedisFuture<'_, Vec<u8>> {
+/// Reads a value of this length; empty if there is none. Of a longer value it reads one extra byte, which reveals the
+/// wrong length without reading all of it.
+fn read_value(connection: &mut MultiplexedConnection, key: String, length: u64) -> RedisFuture<'_, Vec<u8>> {
     Box::pin(async move { redis::cmd("GETRANGE").arg(key).arg(0).arg(length).query_async(connection).await })
 }
 
@@ -94,42 +93,42 @@ impl Tier for Redis {
     }
 
     async fn get(&self, content: ContentId, size_bytes: u64) -> Result<Option<Bytes>, TierError> {
-        let mut lines = self.link.lines().ok_or(TierError::NotAsked)?;
-        let asked = value_of(&mut lines.asking, self.key(content), envelope::length(size_bytes));
-        match tokio::time::timeout(ASK_MAX, asked).await {
+        let mut connection = self.link.connection().ok_or(TierError::Skipped)?;
+        let read = read_value(&mut connection.reads, self.key(content), envelope::length(size_bytes));
+        match tokio::time::timeout(READ_MAX, read).await {
             Ok(Ok(value)) => {
-                self.link.answered();
+                self.link.record_success();
                 let value = (!value.is_empty()).then_some(value);
-                value.map(|value| envelope::open(value, content, size_bytes)).transpose().map_err(TierError::Wrong)
+                value.map(|value| envelope::open(value, content, size_bytes)).transpose().map_err(TierError::Corrupt)
             }
             Ok(Err(error)) => {
-                self.link.failed(&lines, &error);
+                self.link.record_failure(&connection, &error);
                 Err(TierError::Away(error.to_string()))
             }
             Err(_) => {
-                self.link.failed(&lines, &"no answer in time");
-                Err(TierError::Away("no answer in time".to_owned()))
+                self.link.record_failure(&connection, &TIMED_OUT);
+                Err(TierError::Away(TIMED_OUT.to_owned()))
             }
         }
     }
 
-    async fn keep(&self, entries: &[Entry]) -> Result<(), TierError> {
+    async fn put(&self, entries: &[CacheEntry]) -> Result<(), TierError> {
         let mut pipeline = Pipeline::with_capacity(entries.len());
         for entry in entries {
             let value = envelope::seal(entry.content, &entry.body);
-            let time_ms = u64::try_from(entry.time.as_millis()).unwrap_or(u64::MAX).max(1);
-            pipeline.cmd("SET").arg(self.key(entry.content)).arg(value).arg("PX").arg(time_ms).ignore();
+            let ttl_ms = u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX).max(1);
+            pipeline.cmd("SET").arg(self.key(entry.content)).arg(value).arg("PX").arg(ttl_ms).ignore();
         }
-        self.tell(&pipeline).await
+        self.write(&pipeline).await
     }
 
-    async fn forget(&self, contents: &[ContentId]) -> Result<(), TierError> {
+    async fn remove(&self, contents: &[ContentId]) -> Result<(), TierError> {
         let mut pipeline = Pipeline::new();
-        for some in contents.chunks(crate::tier::FORGET_MAX) {
-            let keys: Vec<String> = some.iter().map(|content| self.key(*content)).collect();
+        for chunk in contents.chunks(crate::tier::REMOVE_MAX) {
+            let keys: Vec<String> = chunk.iter().map(|content| self.key(*content)).collect();
             pipeline.cmd("UNLINK").arg(keys).ignore();
         }
-        self.tell(&pipeline).await
+        self.write(&pipeline).await
     }
 
     async fn stay_reachable(&self) {
@@ -137,7 +136,7 @@ impl Tier for Redis {
     }
 
     fn is_reachable(&self) -> bool {
-        self.link.lines().is_some()
+        self.link.connection().is_some()
     }
 }
 

@@ -1,8 +1,8 @@
-//! Single flight: of many readers who want the same body at once, one fetches it and the others
-//! get what it fetched.
+//! Single flight: of concurrent readers of the same body, one leader fetches it and the followers get
+//! the same bytes.
 //!
-//! One that fails or is given up harms nobody: after a failure every follower reads for itself,
-//! and where the leader went away one of the followers takes its place.
+//! A failed or cancelled leader does not fail its followers: after a failure every follower fetches for
+//! itself, and after a cancellation one follower becomes the leader.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,136 +12,136 @@ use parking_lot::{Mutex, MutexGuard};
 use s3o_model::ids::ContentId;
 use tokio::sync::watch;
 
-/// What became of a flight that came to an end.
+/// What the leader shares with its followers.
 #[derive(Debug, Clone)]
-pub(crate) enum Landing {
-    /// The body, whole.
+pub(crate) enum FetchResult {
+    /// The complete body.
     Body(Bytes),
-    /// There is none to share: read for yourself.
+    /// No body to share: each follower fetches for itself.
     Nothing,
 }
 
-type Awaited = watch::Receiver<Option<Landing>>;
+type ResultReceiver = watch::Receiver<Option<FetchResult>>;
 
-/// The bodies that are being fetched.
+/// The bodies being fetched.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Flights(Arc<Mutex<HashMap<ContentId, Awaited>>>);
+pub(crate) struct InFlight(Arc<Mutex<HashMap<ContentId, ResultReceiver>>>);
 
-/// What a reader is to do.
-pub(crate) enum Seat {
-    /// Fetch the body, for all.
+/// The role of a reader.
+pub(crate) enum Role {
+    /// Fetches the body for all.
     Leader(Leader),
-    /// Wait for it.
+    /// Waits for the leader.
     Follower(Follower),
 }
 
-/// The one who fetches. Dropped without a word, its place is free.
+/// The reader that fetches. Dropping it without `finish` makes a follower the leader.
 pub(crate) struct Leader {
-    flights: Flights,
+    in_flight: InFlight,
     content: ContentId,
-    landing: watch::Sender<Option<Landing>>,
+    result: watch::Sender<Option<FetchResult>>,
 }
 
-/// One who waits.
-pub(crate) struct Follower(Awaited);
+/// A reader that waits.
+pub(crate) struct Follower(ResultReceiver);
 
-impl Flights {
-    /// Joins the flight of a body, or begins one.
-    pub(crate) fn join(&self, content: ContentId) -> Seat {
-        let mut flying = self.flying();
-        if let Some(awaited) = flying.get(&content) {
-            return Seat::Follower(Follower(awaited.clone()));
+impl InFlight {
+    /// Joins the fetch of a body, or starts one.
+    pub(crate) fn join(&self, content: ContentId) -> Role {
+        let mut fetches = self.fetches();
+        if let Some(receiver) = fetches.get(&content) {
+            return Role::Follower(Follower(receiver.clone()));
         }
-        let (landing, awaited) = watch::channel(None);
-        flying.insert(content, awaited);
-        Seat::Leader(Leader { flights: self.clone(), content, landing })
+        let (result, receiver) = watch::channel(None);
+        fetches.insert(content, receiver);
+        Role::Leader(Leader { in_flight: self.clone(), content, result })
     }
 
-    /// How many bodies are being fetched.
+    /// Number of bodies being fetched.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
-        self.flying().len()
+        self.fetches().len()
     }
 
-    fn flying(&self) -> MutexGuard<'_, HashMap<ContentId, Awaited>> {
+    fn fetches(&self) -> MutexGuard<'_, HashMap<ContentId, ResultReceiver>> {
         self.0.lock()
     }
 }
 
 impl Leader {
-    /// Gives the followers what there is.
-    pub(crate) fn land(self, landing: Landing) {
-        self.landing.send_replace(Some(landing));
+    /// Passes the result to the followers.
+    pub(crate) fn finish(self, result: FetchResult) {
+        self.result.send_replace(Some(result));
     }
 }
 
 impl Drop for Leader {
-    /// Whoever comes now begins anew. Followers wake only after that, when the sender goes, so the
-    /// first of them finds the place free.
+    /// The next reader starts a new fetch. Followers wake after that, when the sender is dropped, so the
+    /// first of them becomes the leader.
     fn drop(&mut self) {
-        self.flights.flying().remove(&self.content);
+        self.in_flight.fetches().remove(&self.content);
     }
 }
 
 impl Follower {
-    /// What became of the flight; `None` if its leader went away before its end.
-    pub(crate) async fn landing(mut self) -> Option<Landing> {
-        self.0.wait_for(Option::is_some).await.ok().and_then(|landing| landing.clone())
+    /// The leader's result; `None` if the leader was dropped before it finished.
+    pub(crate) async fn result(mut self) -> Option<FetchResult> {
+        self.0.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Flights, Follower, Landing, Leader, Seat};
+    use super::{FetchResult, Follower, InFlight, Leader, Role};
     use bytes::Bytes;
     use s3o_model::ids::ContentId;
     use uuid::Uuid;
 
     const CONTENT: ContentId = ContentId::new(Uuid::nil());
 
-    fn leader(flights: &Flights) -> Leader {
-        match flights.join(CONTENT) {
-            Seat::Leader(leader) => leader,
-            Seat::Follower(_) => panic!("somebody leads already"),
+    fn leader(in_flight: &InFlight) -> Leader {
+        match in_flight.join(CONTENT) {
+            Role::Leader(leader) => leader,
+            Role::Follower(_) => panic!("a leader exists"),
         }
     }
 
-    fn follower(flights: &Flights) -> Follower {
-        match flights.join(CONTENT) {
-            Seat::Follower(follower) => follower,
-            Seat::Leader(_) => panic!("nobody leads"),
+    fn follower(in_flight: &InFlight) -> Follower {
+        match in_flight.join(CONTENT) {
+            Role::Follower(follower) => follower,
+            Role::Leader(_) => panic!("no leader exists"),
         }
     }
 
     #[tokio::test]
-    async fn followers_get_what_the_leader_fetched() {
-        let flights = Flights::default();
-        let leader = leader(&flights);
-        let followers = [follower(&flights), follower(&flights)];
-        leader.land(Landing::Body(Bytes::from_static(b"abc")));
+    async fn followers_get_the_body_of_the_leader() {
+        let in_flight = InFlight::default();
+        let leader = leader(&in_flight);
+        let followers = [follower(&in_flight), follower(&in_flight)];
+        leader.finish(FetchResult::Body(Bytes::from_static(b"abc")));
         for follower in followers {
-            assert!(matches!(follower.landing().await, Some(Landing::Body(body)) if body == "abc"));
+            assert!(matches!(follower.result().await, Some(FetchResult::Body(body)) if body == "abc"));
         }
-        assert_eq!(flights.count(), 0);
+        assert_eq!(in_flight.count(), 0);
     }
 
     #[tokio::test]
-    async fn a_leader_that_fails_frees_its_followers() {
-        let flights = Flights::default();
-        let leader = leader(&flights);
-        let follower = follower(&flights);
-        leader.land(Landing::Nothing);
-        assert!(matches!(follower.landing().await, Some(Landing::Nothing)));
+    async fn failed_leader_releases_its_followers() {
+        let in_flight = InFlight::default();
+        let leader = leader(&in_flight);
+        let follower = follower(&in_flight);
+        leader.finish(FetchResult::Nothing);
+        assert!(matches!(follower.result().await, Some(FetchResult::Nothing)));
     }
 
     #[tokio::test]
-    async fn a_leader_that_goes_away_leaves_its_place() {
-        let flights = Flights::default();
-        let first = leader(&flights);
-        let follower = follower(&flights);
+    async fn dropped_leader_is_replaced() {
+        let in_flight = InFlight::default();
+        let first = leader(&in_flight);
+        let follower = follower(&in_flight);
         drop(first);
-        assert!(follower.landing().await.is_none());
-        leader(&flights).land(Landing::Nothing);
-        assert_eq!(flights.count(), 0);
+        assert!(follower.result().await.is_none());
+        leader(&in_flight).finish(FetchResult::Nothing);
+        assert_eq!(in_flight.count(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A tier: one place that keeps bodies.
+//! The trait of a cache tier.
 
 use std::time::Duration;
 
@@ -6,56 +6,56 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use s3o_model::ids::ContentId;
 
-/// How many bodies are forgotten in one round trip.
-pub const FORGET_MAX: usize = 1000;
+/// Number of entries that one round trip removes.
+pub const REMOVE_MAX: usize = 1000;
 
-/// A body and for how long it may be kept.
+/// A body with its time to live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Whose body it is.
+pub struct CacheEntry {
+    /// The content of the body.
     pub content: ContentId,
-    /// All of it.
+    /// The complete body.
     pub body: Bytes,
-    /// For how long.
-    pub time: Duration,
+    /// Time to live.
+    pub ttl: Duration,
 }
 
-/// Why a tier gave no answer. Whoever asked goes on without it.
+/// Why a tier gave no answer. The caller continues without the tier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TierError {
-    /// It is known to be away and was not asked.
-    #[error("away, not asked")]
-    NotAsked,
-    /// It was asked and did not answer, or refused.
+    /// The tier is known to be unavailable and was not queried.
+    #[error("unavailable, not queried")]
+    Skipped,
+    /// The tier did not answer, or refused.
     #[error("away: {0}")]
     Away(String),
-    /// What it holds under that name is not that body.
-    #[error("it holds something else: {0}")]
-    Wrong(&'static str),
+    /// The stored value is not the body of that content.
+    #[error("corrupt entry: {0}")]
+    Corrupt(&'static str),
 }
 
-/// A place that keeps bodies for a while. It may forget any of them at any time, but never answers
-/// with anything but the body that was kept under that name.
+/// Stores bodies for a limited time. A tier may drop any entry at any time, but never returns anything
+/// but the body that was stored for that content.
 #[async_trait]
 pub trait Tier: Send + Sync {
-    /// Its name in metrics.
+    /// Name in metrics.
     fn name(&self) -> &'static str;
 
-    /// The body of a content of this length, if it is kept here and its time is not over.
+    /// The body of a content of this size, if it is stored and has not expired.
     async fn get(&self, content: ContentId, size_bytes: u64) -> Result<Option<Bytes>, TierError>;
 
-    /// Keeps bodies, each for its time.
-    async fn keep(&self, entries: &[Entry]) -> Result<(), TierError>;
+    /// Stores bodies, each for its time to live.
+    async fn put(&self, entries: &[CacheEntry]) -> Result<(), TierError>;
 
-    /// Forgets bodies, whether it has them or not; up to [`FORGET_MAX`] in one round trip.
-    async fn forget(&self, contents: &[ContentId]) -> Result<(), TierError>;
+    /// Removes bodies, whether stored or not; up to [`REMOVE_MAX`] in one round trip.
+    async fn remove(&self, contents: &[ContentId]) -> Result<(), TierError>;
 
-    /// Does what it takes to stay within reach, for as long as it is polled.
+    /// Keeps the connection open; it does not return.
     async fn stay_reachable(&self) {
         std::future::pending::<()>().await;
     }
 
-    /// Whether it would be asked now.
+    /// False while the tier is known to be unavailable.
     fn is_reachable(&self) -> bool {
         true
     }

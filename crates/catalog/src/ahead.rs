@@ -1,66 +1,57 @@
-//! Moments that lie further ahead than any setting puts them: a clock was ahead when they were written.
+//! Times that lie further ahead than the settings allow, because they were written with a clock that was ahead.
 //!
-//! Rows that wait for such a moment would wait for as long as the clock was wrong. What they wait for is due now. Only
-//! the moment from which on an absence proves something is never moved to now: it is cut to the longest that it can be.
+//! Rows with such times would wait for as long as the clock was wrong, so they are made due now. Only the time from
+//! which an absence is proven is never set to now: it is reduced to its maximum.
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use s3o_model::clock::millis_of;
 
 use crate::error::Error;
 use crate::unit::{Unit, Value};
 use crate::{Catalog, params};
 
-/// How far ahead moments can lie by the settings.
+/// How far ahead the times of rows may lie by the settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Longest {
-    /// Until a cleanup is due.
+    /// Delay until a cleanup is due.
     pub due: Duration,
-    /// A claim of a cleanup: none lies ahead, but clocks of instances may differ.
+    /// Time of a claim: the difference that is allowed between clocks of instances.
     pub claim: Duration,
-    /// The lease of a write.
+    /// Lease of a write.
     pub lease: Duration,
-    /// The begin of a deletion.
+    /// Start of a deletion: the difference that is allowed between clocks of instances.
     pub deletion: Duration,
-    /// Until an absence proves that a write never arrived.
+    /// Delay until an absence proves that a write never arrived.
     pub absence: Duration,
-    /// Since a content was condemned or an upload was last used: nothing lies ahead, but clocks of instances may differ.
+    /// Time of a condemnation or of an upload: the difference that is allowed between clocks of instances.
     pub past: Duration,
-    /// The lease of an identity record.
+    /// Lease of an identity record.
     pub record: Duration,
 }
 
-/// Moments that a clock wrote which was ahead.
-#[async_trait]
-pub trait Ahead: Send + Sync {
-    /// Makes due what waits for a moment further ahead than these; at most a thousand
-    /// rows of each kind. How many were changed is returned.
-    async fn end_future(&self, longest: &Longest) -> Result<usize, Error>;
-
-    /// What waits for a moment further ahead than these, a few rows of each kind.
-    async fn future(&self, longest: &Longest) -> Result<Vec<String>, Error>;
-}
-
-/// The rows themselves, for people; a few of each kind.
-const SHOWN: &str = "SELECT * FROM (SELECT 'cleanup ' || physical_key || ' is due in ' || ((due - :now) / 1000) || ' s' \
-       FROM cleanup_queue WHERE due > :now + $1 AND token IS NULL LIMIT 10) AS a \
-     UNION ALL SELECT * FROM (SELECT 'cleanup ' || physical_key || ' was claimed ' || ((claimed_at - :now) / 1000) || ' s ahead' \
-       FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at > :now + $2 LIMIT 10) AS b \
-     UNION ALL SELECT * FROM (SELECT 'intent ' || write_id || ' is leased for ' || ((lease_until - :now) / 1000) || ' s' \
-       FROM pending_objects WHERE lease_until > :now + $3 LIMIT 10) AS c \
-     UNION ALL SELECT * FROM (SELECT 'deletion of ' || key || ' began ' || ((deletion_initiated_at - :now) / 1000) || ' s ahead' \
-       FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at > :now + $4 LIMIT 10) AS d \
-     UNION ALL SELECT * FROM (SELECT 'absence of ' || physical_key || ' counts in ' || ((absent_ok_after - :now) / 1000) || ' s' \
-       FROM cleanup_queue WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5 LIMIT 10) AS e \
-     UNION ALL SELECT * FROM (SELECT 'content ' || id || ' was condemned ' || ((condemned_at - :now) / 1000) || ' s ahead' \
-       FROM contents WHERE state = 'condemned' AND kind = 'joined' AND condemned_at > :now + $6 LIMIT 10) AS f \
+/// Describes up to ten rows of each kind, for operators.
+const SHOWN: &str = "SELECT * FROM (SELECT 'cleanup ' || physical_key || ' is due in ' || ((due - :now) / 1000) \
+       || ' s' AS shown FROM cleanup_queue WHERE due > :now + $1 AND token IS NULL LIMIT 10) AS a \
+     UNION ALL SELECT * FROM (SELECT 'cleanup ' || physical_key || ' was claimed ' || ((claimed_at - :now) / 1000) \
+       || ' s ahead' FROM cleanup_queue WHERE token IS NOT NULL AND claimed_at > :now + $2 LIMIT 10) AS b \
+     UNION ALL SELECT * FROM (SELECT 'intent ' || write_id || ' is leased for ' || ((lease_until - :now) / 1000) || \
+     ' s' FROM pending_objects WHERE lease_until > :now + $3 LIMIT 10) AS c \
+     UNION ALL SELECT * FROM (SELECT 'deletion of ' || key || ' began ' || ((deletion_initiated_at - :now) / 1000) \
+       || ' s ahead' FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' \
+       AND deletion_initiated_at > :now + $4 LIMIT 10) AS d \
+     UNION ALL SELECT * FROM (SELECT 'absence of ' || physical_key || ' counts in ' \
+       || ((absent_ok_after - :now) / 1000) || ' s' FROM cleanup_queue \
+       WHERE absent_ok_after IS NOT NULL AND absent_ok_after > :now + $5 LIMIT 10) AS e \
+     UNION ALL SELECT * FROM (SELECT 'content ' || id || ' was condemned ' || ((condemned_at - :now) / 1000) \
+       || ' s ahead' FROM contents WHERE state = 'condemned' AND kind = 'joined' \
+       AND condemned_at > :now + $6 LIMIT 10) AS f \
      UNION ALL SELECT * FROM (SELECT 'upload ' || id || ' was created ' || ((created_at - :now) / 1000) || ' s ahead' \
        FROM multipart_uploads WHERE state = 'open' AND created_at > :now + $6 LIMIT 10) AS g \
      UNION ALL SELECT * FROM (SELECT 'record of ' || host || ' for backend ' || backend_name || ' is leased for ' \
        || ((lease_until - :now) / 1000) || ' s' FROM identity_records WHERE lease_until > :now + $7 LIMIT 10) AS h";
 
-/// Whether there is any such moment: most often not, and then this is all.
+/// Returns a row if there is any such time. Usually there is none, and nothing else runs.
 const FOUND: &str = "SELECT 1 WHERE \
      EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name IN (SELECT name FROM backends) \
        AND due > :now + $1 AND token IS NULL) \
@@ -75,13 +66,13 @@ const FOUND: &str = "SELECT 1 WHERE \
      OR EXISTS (SELECT 1 FROM multipart_parts WHERE last_modified > :now + $6) \
      OR EXISTS (SELECT 1 FROM identity_records WHERE lease_until > :now + $7)";
 
-/// How many rows of each kind one call changes: a whole queue would hold up every writer of SQLite.
+/// Bounds the rows of each kind that one call changes: changing a whole queue would block the writer of SQLite.
 const ROWS_MAX: usize = 1000;
 
-/// The setting that bounds a moment.
+/// The setting that bounds a time.
 type Bound = fn(&Longest) -> Duration;
 
-/// What ends each kind, and the setting that bounds it.
+/// The statement that repairs each kind, and the setting that bounds it.
 const END: [(&str, Bound); 10] = [
     (
         "UPDATE cleanup_queue SET due = :now WHERE id IN (SELECT id FROM cleanup_queue \
@@ -140,9 +131,10 @@ impl Longest {
     }
 }
 
-#[async_trait]
-impl Ahead for Catalog {
-    async fn end_future(&self, longest: &Longest) -> Result<usize, Error> {
+impl Catalog {
+    /// Makes rows due whose times lie further ahead than these, at most a thousand of each kind. Returns the number of
+    /// changed rows.
+    pub async fn end_future(&self, longest: &Longest) -> Result<usize, Error> {
         self.condition.demand_undamaged()?;
         if self.scan(FOUND, longest.values()).await?.is_empty() {
             return Ok(0);
@@ -153,8 +145,10 @@ impl Ahead for Catalog {
         }
         Ok(self.write(unit).await?.iter().map(|answer| answer.changed).sum())
     }
-    async fn future(&self, longest: &Longest) -> Result<Vec<String>, Error> {
+
+    /// Descriptions of rows whose times lie further ahead than these, up to ten of each kind.
+    pub async fn future(&self, longest: &Longest) -> Result<Vec<String>, Error> {
         let rows = self.survey(SHOWN, longest.values()).await?;
-        rows.iter().map(|row| row.text(0).map(str::to_owned)).collect()
+        rows.iter().map(|row| row.string("shown")).collect()
     }
 }

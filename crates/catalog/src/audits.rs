@@ -1,149 +1,119 @@
-//! What the catalog says twice is compared: books with the rows they sum up, counts with the rows
-//! that refer.
+//! Comparison of redundant data: quota counters with the sums of their rows, reference counts with the referring rows.
 //!
-//! A unit changes rows and their sum together, so what one statement finds between them is the same
-//! in every snapshot: it is applied as a difference, and nothing that others do meanwhile is lost.
+//! A unit changes rows and their counter together, so a difference that one statement finds is the same in every
+//! snapshot. A repair adds the difference, so that changes of other units in the meantime are not lost.
 
 mod counts;
 mod unreferenced;
 
-use async_trait::async_trait;
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
 use crate::error::{Error, Verdict};
 use crate::unit::{Row, Unit};
-use crate::{Catalog, Integrity, params};
+use crate::{Catalog, params};
 
 #[cfg(test)]
 pub(crate) use counts::BY_TABLE;
 pub use counts::Confirmed;
 
-/// One stripe of a backend's books beside the sums of its rows, as (booked, found).
+/// Quota counters of one stripe and the sums of its rows, as (counter, sum).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Booked {
-    /// The backend.
+pub struct AuditedStripe {
+    /// Backend of the counters.
     pub backend: BackendName,
-    /// The stripe.
+    /// Stripe of the counters.
     pub stripe: u64,
     /// Bytes in locations.
     pub used: (i64, i64),
-    /// Bytes that wait for cleanup.
+    /// Bytes of cleanups and dead letters.
     pub orphan: (i64, i64),
     /// Bytes reserved by intents.
     pub reserved: (i64, i64),
-    /// How often these books were repaired before.
+    /// Number of earlier repairs; the repair fails if it changed.
     repairs: i64,
 }
 
-/// Contents that were looked at, and those whose count is wrong or that nothing refers to.
+/// A page of checked contents, and those whose count is wrong or that have no reference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CountPage {
-    /// The last one looked at.
+    /// The last content of the page; `None` after the end.
     pub last: Option<ContentId>,
-    /// How many were looked at.
+    /// Number of contents in the page.
     pub seen: u64,
-    /// Whose count differs from the rows.
+    /// Contents whose count differs from the rows.
     pub miscounted: Vec<ContentId>,
-    /// What neither a count nor a row says to be in use, and is not condemned either.
+    /// Live contents with a count of zero and no referring row.
     pub unreferenced: Vec<ContentId>,
 }
 
-/// A count that was put right.
+/// A reference count that was repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recounted {
-    /// The content.
+    /// Live or condemned.
     pub content: ContentId,
-    /// What was counted.
+    /// Count before the repair.
     pub from: i64,
-    /// How many rows refer to it.
+    /// Count after the repair.
     pub to: i64,
 }
 
-/// Content that was condemned, and one place where its bytes lie, if it has any of its own.
+/// Condemned content with one of its locations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CondemnedPlace {
-    /// The content.
+    /// Appears once for each location.
     pub content: ContentId,
-    /// Backend, physical key and size.
+    /// Backend, physical key and size; `None` for content without locations.
     pub place: Option<(BackendName, String, u64)>,
 }
 
-/// Comparing what is said twice, and putting it right.
-#[async_trait]
-pub trait Audits: Send + Sync {
-    /// All books beside the sums of their rows, in one snapshot.
-    async fn audit_books(&self) -> Result<Vec<Booked>, Error>;
-
-    /// Applies what was found, unless somebody else did; says whether it was applied.
-    async fn repair_books(&self, found: &Booked) -> Result<bool, Error>;
-
-    /// Compares the counts of the next `limit` contents with the rows that refer, in one snapshot.
-    async fn audit_counts(&self, after: Option<ContentId>, limit: usize) -> Result<CountPage, Error>;
-
-    /// Counts the rows that refer to each of these contents twice in one snapshot: through the indexes, and by
-    /// reading each referring table once. An index that differs from its table makes the catalog a damaged one.
-    async fn confirm_suspects(&self, contents: &[ContentId]) -> Result<Vec<Confirmed>, Error>;
-
-    /// Applies the difference to counts that still are the ones seen; those that were changed are returned. Nothing
-    /// is condemned and nothing comes back: a count is only a count.
-    async fn recount(&self, suspects: &[Confirmed]) -> Result<Vec<Recounted>, Error>;
-
-    /// Condemns those of the contents that are without a reference by count, by index and by table.
-    async fn condemn_unreferenced(&self, suspects: &[Confirmed]) -> Result<Vec<CondemnedPlace>, Error>;
-
-    /// Keeps a finding about an audit with so many suspects that none was repaired; zero removes it.
-    async fn note_suspects(&self, suspects: u64) -> Result<(), Error>;
-
-    /// What is known about the integrity of the catalog: nothing is repaired before its check has passed.
-    fn integrity(&self) -> Integrity;
-}
-
-const BOOKS: &str = "SELECT backend_name, stripe, max(repairs), \
-     CAST(sum(b_used) AS BIGINT), CAST(sum(b_orphan) AS BIGINT), CAST(sum(b_reserved) AS BIGINT), \
-     CAST(sum(used) AS BIGINT), CAST(sum(orphan) AS BIGINT), CAST(sum(reserved) AS BIGINT) FROM (\
-     SELECT backend_name, stripe, repairs, used_bytes AS b_used, orphan_bytes AS b_orphan, \
-       reserved_bytes AS b_reserved, 0 AS used, 0 AS orphan, 0 AS reserved FROM backend_quotas \
+const QUOTAS: &str = "SELECT backend_name, stripe, max(repairs) AS repairs, \
+     CAST(sum(c_used) AS BIGINT) AS counted_used, CAST(sum(c_orphan) AS BIGINT) AS counted_orphan, \
+     CAST(sum(c_reserved) AS BIGINT) AS counted_reserved, CAST(sum(used) AS BIGINT) AS found_used, \
+     CAST(sum(orphan) AS BIGINT) AS found_orphan, CAST(sum(reserved) AS BIGINT) AS found_reserved FROM (\
+     SELECT backend_name, stripe, repairs, used_bytes AS c_used, orphan_bytes AS c_orphan, \
+       reserved_bytes AS c_reserved, 0 AS used, 0 AS orphan, 0 AS reserved FROM backend_quotas \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, size_bytes, 0, 0 FROM object_locations \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, 0, size_bytes, 0 FROM cleanup_queue \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, 0, size_bytes, 0 FROM cleanup_dlq \
      UNION ALL SELECT backend_name, stripe, 0, 0, 0, 0, 0, 0, size_bytes FROM pending_objects \
-       WHERE backend_name IS NOT NULL) AS said GROUP BY backend_name, stripe ORDER BY backend_name, stripe";
+       WHERE backend_name IS NOT NULL) AS entries GROUP BY backend_name, stripe ORDER BY backend_name, stripe";
 
-impl Booked {
-    /// Every counter by its name, with what is booked and what was found.
+impl AuditedStripe {
+    /// Each column of `backend_quotas` with its value and the sum of its rows.
     #[must_use]
     pub fn counters(&self) -> [(&'static str, (i64, i64)); 3] {
         [("used_bytes", self.used), ("orphan_bytes", self.orphan), ("reserved_bytes", self.reserved)]
     }
 
-    /// By how many bytes the books are wrong, in whichever direction.
+    /// Sum of the absolute differences, in bytes.
     #[must_use]
     pub fn drift_bytes(&self) -> u64 {
-        self.counters().iter().map(|(_, (booked, found))| found.abs_diff(*booked)).sum()
+        self.counters().iter().map(|(_, (counted, found))| found.abs_diff(*counted)).sum()
     }
 }
 
-fn booked(row: &Row) -> Result<Booked, Error> {
-    Ok(Booked {
-        backend: row.parse(0)?,
-        stripe: row.size(1)?,
-        repairs: row.int(2)?,
-        used: (row.int(3)?, row.int(6)?),
-        orphan: (row.int(4)?, row.int(7)?),
-        reserved: (row.int(5)?, row.int(8)?),
+fn audited_stripe(row: &Row) -> Result<AuditedStripe, Error> {
+    Ok(AuditedStripe {
+        backend: row.parse("backend_name")?,
+        stripe: row.size("stripe")?,
+        repairs: row.int("repairs")?,
+        used: (row.int("counted_used")?, row.int("found_used")?),
+        orphan: (row.int("counted_orphan")?, row.int("found_orphan")?),
+        reserved: (row.int("counted_reserved")?, row.int("found_reserved")?),
     })
 }
 
-#[async_trait]
-impl Audits for Catalog {
-    async fn audit_books(&self) -> Result<Vec<Booked>, Error> {
-        self.scan(BOOKS, vec![]).await?.iter().map(booked).collect()
+impl Catalog {
+    /// All quota counters with the sums of their rows, in one snapshot.
+    pub async fn audit_quotas(&self) -> Result<Vec<AuditedStripe>, Error> {
+        self.scan(QUOTAS, vec![]).await?.iter().map(audited_stripe).collect()
     }
 
-    async fn repair_books(&self, found: &Booked) -> Result<bool, Error> {
-        let [used, orphan, reserved] = found.counters().map(|(_, (booked, found))| found - booked);
-        let mut unit = Unit::new("repair_books");
+    /// Adds the differences to the counters; `false` if another instance repaired them since the audit.
+    pub async fn repair_quotas(&self, found: &AuditedStripe) -> Result<bool, Error> {
+        let [used, orphan, reserved] = found.counters().map(|(_, (counted, found))| found - counted);
+        let mut unit = Unit::new("repair_quotas");
         unit.one(
             "UPDATE backend_quotas SET used_bytes = used_bytes + $3, orphan_bytes = orphan_bytes + $4, \
              reserved_bytes = reserved_bytes + $5, repairs = repairs + 1 \
@@ -158,27 +128,30 @@ impl Audits for Catalog {
         }
     }
 
-    async fn audit_counts(&self, after: Option<ContentId>, limit: usize) -> Result<CountPage, Error> {
+    /// Compares the counts of the `limit` contents after `after` with the referring rows, in one snapshot.
+    pub async fn audit_counts(&self, after: Option<ContentId>, limit: usize) -> Result<CountPage, Error> {
         counts::page(self, after, limit).await
     }
 
-    async fn confirm_suspects(&self, contents: &[ContentId]) -> Result<Vec<Confirmed>, Error> {
+    /// Counts the rows that refer to each of these contents twice in one snapshot: through the indexes, and by reading
+    /// each referring table once. If an index differs from its table, the catalog is marked as damaged.
+    pub async fn confirm_suspects(&self, contents: &[ContentId]) -> Result<Vec<Confirmed>, Error> {
         counts::confirm(self, contents).await
     }
 
-    async fn recount(&self, suspects: &[Confirmed]) -> Result<Vec<Recounted>, Error> {
+    /// Repairs counts that did not change since they were confirmed, and returns those. It neither condemns content nor
+    /// makes condemned content live.
+    pub async fn recount(&self, suspects: &[Confirmed]) -> Result<Vec<Recounted>, Error> {
         counts::recount(self, suspects).await
     }
 
-    async fn condemn_unreferenced(&self, suspects: &[Confirmed]) -> Result<Vec<CondemnedPlace>, Error> {
+    /// Condemns the contents that have no reference by count, by index and by table.
+    pub async fn condemn_unreferenced(&self, suspects: &[Confirmed]) -> Result<Vec<CondemnedPlace>, Error> {
         unreferenced::condemn(self, suspects).await
     }
 
-    async fn note_suspects(&self, suspects: u64) -> Result<(), Error> {
+    /// Inserts the finding that an audit had too many suspects and repaired none; zero deletes it.
+    pub async fn note_suspects(&self, suspects: u64) -> Result<(), Error> {
         unreferenced::note(self, suspects).await
-    }
-
-    fn integrity(&self) -> Integrity {
-        self.condition.integrity()
     }
 }

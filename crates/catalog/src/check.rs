@@ -1,23 +1,23 @@
-//! The check after a start: the database is whole, and its rows agree. Nothing is repaired.
+//! The check after a start: the database's own integrity check, then the consistency of its rows. It repairs nothing.
 //!
-//! Until it has passed, nothing is destroyed for want of a reference. A database that is not whole is damaged; rows that
-//! contradict each other in a whole one are a doubt that an operator may put aside.
+//! Until it has passed, no content is condemned because of missing references. A database that fails its own check is
+//! damaged. If only rows contradict each other, the catalog is doubtful, which an operator may accept.
 
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::unit::Value;
-use crate::verification::{Check, DRIFTED, checks};
+use crate::verification::{Check, DRIFTED, SHOWN, checks};
 use crate::{Catalog, Integrity};
 
-/// How many rows one question is about.
+/// Number of rows that one statement checks.
 const PAGE: usize = 5000;
-/// When a check that could not be made is made again.
+/// Delay after a check that could not run.
 const CHECK_RETRY: Duration = Duration::from_mins(1);
 
 impl Catalog {
-    /// Checks the catalog and notes what was found.
-    /// One that cannot be made now, because the disk is full or files run out, is made again.
+    /// Checks the catalog and sets its condition. Retries a check that cannot run, for example because the disk is
+    /// full.
     pub async fn check(&self) -> Integrity {
         self.condition.begin_check();
         loop {
@@ -28,7 +28,7 @@ impl Catalog {
                     self.condition.damage(&format!("the integrity check failed: {error}"));
                 }
                 Err(error) if !self.condition.is_damaged() => {
-                    tracing::warn!(%error, "catalog not checked, trying again");
+                    tracing::warn!(%error, "catalog check failed, retrying");
                     tokio::time::sleep(CHECK_RETRY).await;
                     continue;
                 }
@@ -38,14 +38,14 @@ impl Catalog {
         }
     }
 
-    /// The first contradiction between rows, in a database that is whole.
+    /// The first contradiction between rows; fails as `Corrupt` if the database itself is damaged.
     async fn contradiction(&self) -> Result<Option<String>, Error> {
         let faults = self.driver.check_integrity().await?;
         if !faults.is_empty() {
             return Err(Error::Corrupt(faults.join("; ")));
         }
         if let Some(row) = self.scan(&DRIFTED, vec![]).await?.first() {
-            return Ok(Some(row.text(0)?.to_owned()));
+            return row.string(SHOWN).map(Some);
         }
         for check in checks() {
             if let Some(broken) = self.first_broken(check).await? {
@@ -60,7 +60,7 @@ impl Catalog {
         loop {
             let Some(upto) = self.scan_page(check, &after.0).await? else { return Ok(None) };
             if let Some(row) = self.scan(&check.broken, [after.0, upto.clone()].concat()).await?.first() {
-                return Ok(Some(row.text(0)?.to_owned()));
+                return row.string(SHOWN).map(Some);
             }
             after = crate::Cursor(upto);
         }
@@ -68,10 +68,10 @@ impl Catalog {
 
     async fn scan_page(&self, check: &'static Check, after: &[Value]) -> Result<Option<Vec<Value>>, Error> {
         let values = [after.to_vec(), crate::params![PAGE]].concat();
-        Ok(self.scan(check.page(), values).await?.into_iter().next().map(|row| row.0))
+        Ok(self.scan(check.page(), values).await?.into_iter().next().map(|row| row.values))
     }
 
-    /// Writes a whole copy of the catalog to a file that is not there yet; how many bytes it has is returned.
+    /// Writes a complete copy of the catalog to a file that must not exist. Returns its size in bytes.
     pub async fn backup(&self, to: &std::path::Path) -> Result<u64, Error> {
         self.condition.demand_undamaged()?;
         self.driver.backup(to).await

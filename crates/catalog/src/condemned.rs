@@ -1,5 +1,5 @@
-//! Telling of condemned content: every path that lets go of content goes through
-//! [`release`](crate::release), whose units know which of their answers name what they condemned.
+//! Notifications of condemned content. Every unit that releases content uses [`release`](crate::release), which
+//! records the statements whose answers name the condemned contents.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,36 +8,36 @@ use s3o_model::ids::ContentId;
 use crate::Catalog;
 use crate::unit::{Answer, Unit};
 
-/// Hears of content that nothing refers to any more.
+/// Is notified of condemned content.
 pub trait CondemnedObserver: Send + Sync {
-    /// These were condemned by a transaction that is committed. Told beside the request that did
-    /// it, so it must be quick. A COMMIT whose answer was lost is not told of.
+    /// Called after the COMMIT of a transaction that condemned these, by the task that committed: it must not wait. Not
+    /// called for a COMMIT whose answer was lost.
     fn condemned(&self, contents: &[ContentId]);
 }
 
-/// Who listens, if anybody does. Clones are the same listener.
+/// The observer, if one is set. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Listener(Arc<OnceLock<Arc<dyn CondemnedObserver>>>);
+pub(crate) struct ObserverSlot(Arc<OnceLock<Arc<dyn CondemnedObserver>>>);
 
-/// What is to be told of one unit once it is committed.
-pub(crate) struct Ears<'a> {
+/// The observer, and the indexes of the answers that name condemned contents.
+pub(crate) struct CondemnedNotice<'a> {
     observer: &'a dyn CondemnedObserver,
     condemning: Vec<usize>,
 }
 
-impl Listener {
-    /// What is to be told of a unit; `None` where nobody listens or nothing is condemned.
-    pub(crate) fn of(&self, unit: &Unit) -> Option<Ears<'_>> {
+impl ObserverSlot {
+    /// `None` if there is no observer or the unit condemns nothing.
+    pub(crate) fn notice_of(&self, unit: &Unit) -> Option<CondemnedNotice<'_>> {
         let observer = self.0.get()?.as_ref();
-        (!unit.condemning.is_empty()).then(|| Ears { observer, condemning: unit.condemning.clone() })
+        (!unit.condemning.is_empty()).then(|| CondemnedNotice { observer, condemning: unit.condemning.clone() })
     }
 }
 
-impl Ears<'_> {
-    /// Tells what a committed unit condemned.
-    pub(crate) fn hear(&self, answers: &[Answer]) {
-        let rows = self.condemning.iter().flat_map(|place| &answers[*place].rows);
-        let contents: Vec<ContentId> = rows.filter_map(|row| row.parse(0).ok()).collect();
+impl CondemnedNotice<'_> {
+    /// Notifies the observer of the contents that the committed unit condemned, if any.
+    pub(crate) fn send(&self, answers: &[Answer]) {
+        let rows = self.condemning.iter().flat_map(|index| &answers[*index].rows);
+        let contents: Vec<ContentId> = rows.filter_map(|row| row.parse("id").ok()).collect();
         if !contents.is_empty() {
             self.observer.condemned(&contents);
         }
@@ -45,9 +45,8 @@ impl Ears<'_> {
 }
 
 impl Catalog {
-    /// Lets somebody hear of every content that this process condemns from now on. The first one
-    /// who asks is told.
-    pub fn tell_of_condemned(&self, observer: Arc<dyn CondemnedObserver>) {
+    /// Notifies `observer` of every content that this process condemns from now on. Only the first call has an effect.
+    pub fn observe_condemned(&self, observer: Arc<dyn CondemnedObserver>) {
         self.condemned.0.get_or_init(|| observer);
     }
 }

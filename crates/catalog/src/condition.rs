@@ -1,7 +1,8 @@
-//! Whether a catalog can be trusted: the state that a driver, the integrity check and an audit share.
+//! The integrity of a catalog, as found by its driver, the check after the start and the audits.
 //!
-//! A catalog that was found damaged stays so until the process restarts. It answers with rows that it finds, and nothing
-//! else: an absence, a listing or a write could be wrong, and a delete could destroy bytes that a lost row refers to.
+//! A catalog that was found damaged stays so until the process restarts. It returns rows that it finds and refuses
+//! everything else: an absence, a listing or a write could be wrong, and a delete could remove bytes that a lost row
+//! refers to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +14,18 @@ use crate::error::Error;
 /// What is known about the integrity of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Integrity {
-    /// No damage is known, and no check is under way.
+    /// No damage is known, and no check is running.
     Sound,
-    /// The check after the start is under way: no reference count is lowered, and nothing is condemned for want of a
-    /// reference.
+    /// The check after the start is running: audits neither lower reference counts nor condemn content.
     Checking,
-    /// Rows contradict each other although the database is intact: as while checking, until an operator accepts it.
+    /// Rows contradict each other in an intact database: restricted as while checking, until an operator accepts it.
     Doubtful(String),
     /// The database is damaged.
     Damaged(String),
 }
 
 impl Integrity {
-    /// The word for it in status.
+    /// The value of `catalog` in `s3o status`.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Integrity {
         }
     }
 
-    /// What was found.
+    /// The first contradiction or damage that was found.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match self {
@@ -46,85 +46,87 @@ impl Integrity {
     }
 }
 
-/// The integrity of one catalog. Clones are the same state.
+/// The integrity of one catalog. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Condition(Arc<State>);
+pub struct Condition(Arc<ConditionState>);
 
 #[derive(Debug)]
-struct State {
+struct ConditionState {
     integrity: watch::Sender<Integrity>,
-    /// The same as [`Integrity::Damaged`], for what every request asks.
+    /// True for [`Integrity::Damaged`]; every request reads it without a lock.
     damaged: AtomicBool,
 }
 
 impl Default for Condition {
     fn default() -> Self {
         let integrity = watch::Sender::new(Integrity::Sound);
-        Self(Arc::new(State { integrity, damaged: AtomicBool::new(false) }))
+        Self(Arc::new(ConditionState { integrity, damaged: AtomicBool::new(false) }))
     }
 }
 
 impl Condition {
-    /// What is known now.
+    /// The current value.
     #[must_use]
     pub fn integrity(&self) -> Integrity {
         self.0.integrity.borrow().clone()
     }
 
-    /// What is known now, and every change of it.
+    /// Receives the current value and every change.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Integrity> {
         self.0.integrity.subscribe()
     }
 
-    /// The catalog is damaged, until this process restarts.
+    /// Marks the catalog as damaged until this process restarts. The first reason is kept.
     pub fn damage(&self, why: &str) {
         self.0.damaged.store(true, Ordering::Release);
         self.change(Integrity::Damaged(why.to_owned()), |known| !matches!(known, Integrity::Damaged(_)));
     }
 
-    /// A check begins.
+    /// Marks a sound catalog as being checked.
     pub fn begin_check(&self) {
         self.change(Integrity::Checking, |known| *known == Integrity::Sound);
     }
 
-    /// The check found nothing wrong.
+    /// Ends a check that found nothing.
     pub fn pass_check(&self) {
         self.change(Integrity::Sound, |known| *known == Integrity::Checking);
     }
 
-    /// The check found rows that contradict each other.
+    /// Ends a check that found rows which contradict each other.
     pub fn doubt(&self, why: &str) {
         self.change(Integrity::Doubtful(why.to_owned()), |known| *known == Integrity::Checking);
     }
 
-    /// An operator accepts the contradiction; says whether there was one.
+    /// Makes a doubtful catalog sound, on request of an operator; `false` if it was not doubtful.
     #[must_use]
     pub fn accept_doubt(&self) -> bool {
         self.change(Integrity::Sound, |known| matches!(known, Integrity::Doubtful(_)))
     }
 
-    /// Whether the catalog is damaged.
+    /// True until this process restarts, once damage was found.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.0.damaged.load(Ordering::Acquire)
     }
 
-    /// Refuses what a damaged catalog must not answer or do.
+    /// Fails if the catalog is damaged.
     pub(crate) fn demand_undamaged(&self) -> Result<(), Error> {
         if !self.is_damaged() {
             return Ok(());
         }
         let why = self.integrity().reason().unwrap_or_default().to_owned();
-        Err(Error::Away(format!("the catalog is damaged and answers only with what it finds: {why}")))
+        Err(Error::Away(format!("the catalog is damaged and only returns rows that it finds: {why}")))
     }
 
-    /// Refuses what only a catalog that passed its check may do.
+    /// Fails unless the catalog has passed its check.
     pub(crate) fn demand_sound(&self) -> Result<(), Error> {
         match self.integrity() {
             Integrity::Sound => Ok(()),
-            Integrity::Checking => Err(Error::Away("the integrity check of the catalog is under way".to_owned())),
-            Integrity::Doubtful(why) | Integrity::Damaged(why) => Err(Error::Away(format!("the catalog: {why}"))),
+            Integrity::Checking => Err(Error::Away("the integrity check of the catalog is running".to_owned())),
+            Integrity::Doubtful(why) | Integrity::Damaged(why) => {
+                Err(Error::Away(format!("the catalog is {}: {why}", self.integrity().as_str())))
+            }
         }
     }
 

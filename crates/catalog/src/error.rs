@@ -3,41 +3,41 @@
 /// Which guard of a unit did not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The bucket is gone.
+    /// The bucket does not exist.
     NoSuchBucket,
-    /// The upload is gone, or no longer open.
+    /// The upload does not exist or is not open.
     NoSuchUpload,
-    /// The object is gone.
+    /// The object does not exist.
     NoSuchObject,
     /// A condition of the request failed.
     PreconditionFailed,
-    /// The intent is no longer ours: its lease ran out.
+    /// The caller no longer holds the intent: its lease expired and the reaper claimed it.
     Fenced,
     /// A later change of the key was acknowledged.
     Superseded,
-    /// The backend has no room.
-    NoRoom,
+    /// The backend has no free capacity.
+    NoSpace,
     /// The backend takes no writes: frozen, draining or unknown.
     Closed,
-    /// Something was changed in between: read again and run again.
+    /// A row changed since the caller read it: read again and run again.
     RunAgain,
-    /// The content that was resolved is gone: resolve again.
+    /// The content that the caller resolved or planned with changed: resolve again.
     ResolveAgain,
-    /// The bucket holds something.
+    /// The bucket has objects or open uploads.
     NotEmpty,
-    /// An index leads to rows that are not what it says: nothing was changed, and the catalog is damaged.
+    /// An index and its table disagree: nothing was changed, and the catalog is damaged.
     Damaged,
-    /// The object would have ceased to exist before it appeared.
+    /// The object's expiration time has already passed.
     Past,
 }
 
-/// Why the catalog did not do what was asked.
+/// Why a catalog method failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A guard did not hold; nothing was changed.
     #[error("guard: {0:?}")]
     Guard(Verdict),
-    /// The catalog cannot be reached or written now; nothing was changed.
+    /// The catalog cannot be reached or written; nothing was changed.
     #[error("catalog away: {0}")]
     Away(String),
     /// The answer to a COMMIT was lost: it happened or it did not.
@@ -46,7 +46,7 @@ pub enum Error {
     /// Another process uses this catalog.
     #[error("another process is using this catalog: {0}")]
     InUse(String),
-    /// The catalog was written by a newer version of this program.
+    /// A newer version of this program has migrated the catalog.
     #[error("the catalog has schema version {found}, this program knows up to {known}: use a newer s3o")]
     Newer {
         /// The version found.
@@ -54,16 +54,16 @@ pub enum Error {
         /// The newest version known.
         known: i64,
     },
-    /// What is stored cannot be read as a catalog.
+    /// The stored data is damaged or not a catalog.
     #[error("not a readable catalog: {0}")]
     Corrupt(String),
-    /// A fault of this program.
+    /// A bug in this program.
     #[error("catalog fault: {0}")]
     Internal(String),
 }
 
 impl Error {
-    /// The guard that failed, if that is what happened.
+    /// The verdict of [`Self::Guard`].
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         match self {

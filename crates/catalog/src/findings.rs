@@ -1,29 +1,27 @@
 //! Findings: conditions that an operator must resolve. The units that detect them write the rows; this file reads them.
 
-use async_trait::async_trait;
 use s3o_model::clock::Timestamp;
 
 use crate::error::Error;
-use crate::objects::moment;
 use crate::unit::Row;
 use crate::{Catalog, params};
 
-/// One finding.
+/// A condition that an operator must resolve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Its number; newer ones have higher numbers.
+    /// Newer findings have higher IDs.
     pub id: i64,
-    /// What was found, such as `written_off`.
+    /// Such as `written_off`.
     pub kind: String,
-    /// The backend it is about; empty where it is about no backend.
+    /// Empty for a finding that is not about a backend.
     pub backend: String,
-    /// The physical key, or what else names the thing in question.
+    /// The physical key, or another name of the subject.
     pub physical_key: String,
-    /// The bytes in question.
+    /// Length of the affected bytes; 0 if there are none.
     pub size_bytes: u64,
-    /// What was seen, in words or as JSON.
+    /// Text or JSON, depending on the kind.
     pub detail: String,
-    /// When it was written.
+    /// By the catalog's clock.
     pub created_at: Timestamp,
 }
 
@@ -36,28 +34,21 @@ pub struct FindingSelection {
     pub kind: Option<String>,
 }
 
-/// Reads findings.
-#[async_trait]
-pub trait Findings: Send + Sync {
-    /// A page of findings with numbers above `after`, in ascending order.
-    async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Finding>, Error>;
-}
-
 fn finding(row: &Row) -> Result<Finding, Error> {
     Ok(Finding {
-        id: row.int(0)?,
-        kind: row.text(1)?.to_owned(),
-        backend: row.text(2)?.to_owned(),
-        physical_key: row.text(3)?.to_owned(),
-        size_bytes: row.size(4)?,
-        detail: row.text(5)?.to_owned(),
-        created_at: moment(row, 6)?,
+        id: row.int("id")?,
+        kind: row.string("kind")?,
+        backend: row.string("backend_name")?,
+        physical_key: row.string("physical_key")?,
+        size_bytes: row.size("size_bytes")?,
+        detail: row.string("detail")?,
+        created_at: row.time("created_at")?,
     })
 }
 
-#[async_trait]
-impl Findings for Catalog {
-    async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Finding>, Error> {
+impl Catalog {
+    /// A page of findings with numbers above `after`, in ascending order.
+    pub async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Finding>, Error> {
         const PAGE: &str = "SELECT id, kind, backend_name, physical_key, size_bytes, detail, created_at FROM findings \
              WHERE id > $1 AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) \
              AND (CAST($3 AS TEXT) IS NULL OR kind = $3) ORDER BY id LIMIT $4";

@@ -1,8 +1,7 @@
-//! What hosts found at backends whose identity does not fit, each with a lease.
+//! Records of hosts about backends whose identity does not match, each with a lease.
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use s3o_model::clock::millis_of;
 use s3o_model::names::BackendName;
 
@@ -10,62 +9,41 @@ use crate::error::Error;
 use crate::unit::{Row, Unit};
 use crate::{Catalog, params};
 
-/// How long a record whose lease has ended is kept, with the dismissal of what it found.
+/// Time for which an expired record is kept, because of its dismissal.
 const ENDED_KEPT: Duration = Duration::from_hours(24);
 
-/// What a host found at a backend.
+/// The identity that a host found at a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityRecord {
-    /// The host, with the address on which the instance listens.
+    /// Host name with the listening address of the instance.
     pub host: String,
-    /// The identity object that it found, as JSON.
+    /// The identity object as JSON.
     pub found: String,
-    /// The hash of what it found.
+    /// Hash of `found`.
     pub hash: String,
-    /// Why the backend is frozen there; `None` where the identity fits.
+    /// Why the host froze the backend; `None` if the identity matches.
     pub reason: Option<String>,
-    /// Whether an operator dismissed exactly what it found.
+    /// True if an operator dismissed a record with this hash.
     pub dismissed: bool,
-    /// For how long it has found that.
+    /// Time since the host first found this hash.
     pub age: Duration,
-}
-
-/// What hosts found at backends. A record counts until its lease ends.
-#[async_trait]
-pub trait IdentityRecords: Send + Sync {
-    /// Enters what this host found, or renews the lease of its record. A dismissal holds as long as the hash stays the
-    /// same. A live record of what does not fit is not replaced by one that fits: another instance may run under the same
-    /// name.
-    async fn record(&self, backend: &BackendName, record: &IdentityRecord, lease: Duration) -> Result<(), Error>;
-
-    /// Removes the record of a host; says whether there was one.
-    async fn close_record(&self, backend: &BackendName, host: &str) -> Result<bool, Error>;
-
-    /// The records of a backend whose leases live.
-    async fn live_records(&self, backend: &BackendName) -> Result<Vec<IdentityRecord>, Error>;
-
-    /// The backends where a live record that was not dismissed does not fit.
-    async fn disputed_backends(&self) -> Result<Vec<BackendName>, Error>;
-
-    /// Dismisses what a host found; it stops no deletes until it finds something else. Says whether
-    /// there was such a record.
-    async fn dismiss_record(&self, backend: &BackendName, host: &str) -> Result<bool, Error>;
 }
 
 fn record(row: &Row) -> Result<IdentityRecord, Error> {
     Ok(IdentityRecord {
-        host: row.text(0)?.to_owned(),
-        found: row.text(1)?.to_owned(),
-        hash: row.text(2)?.to_owned(),
-        reason: row.opt_text(3)?.map(str::to_owned),
-        dismissed: row.opt_text(4)? == Some(row.text(2)?),
-        age: Duration::from_millis(u64::try_from(row.int(5)?).unwrap_or(0)),
+        host: row.string("host")?,
+        found: row.string("found")?,
+        hash: row.string("hash")?,
+        reason: row.opt_string("reason")?,
+        dismissed: row.opt_text("dismissed_hash")? == Some(row.text("hash")?),
+        age: Duration::from_millis(u64::try_from(row.int("age")?).unwrap_or(0)),
     })
 }
 
-#[async_trait]
-impl IdentityRecords for Catalog {
-    async fn record(&self, backend: &BackendName, record: &IdentityRecord, lease: Duration) -> Result<(), Error> {
+impl Catalog {
+    /// Inserts the record of a host, or renews its lease. A dismissal holds as long as the hash stays the same. A live
+    /// record of a mismatch is not replaced by one of a match: another instance may use the same host name.
+    pub async fn record(&self, backend: &BackendName, record: &IdentityRecord, lease: Duration) -> Result<(), Error> {
         let IdentityRecord { host, found, hash, reason, .. } = record;
         let mut unit = Unit::new("record_identity");
         unit.run("DELETE FROM identity_records WHERE lease_until < :now - $1", params![millis_of(ENDED_KEPT)]);
@@ -74,32 +52,39 @@ impl IdentityRecords for Catalog {
              VALUES ($1, $2, $3, $4, $5, :now + $6, :now) ON CONFLICT (backend_name, host) DO UPDATE SET \
              created_at = CASE WHEN identity_records.hash = excluded.hash AND identity_records.lease_until > :now \
              THEN identity_records.created_at ELSE excluded.created_at END, \
-             found = excluded.found, hash = excluded.hash, reason = excluded.reason, lease_until = excluded.lease_until \
-             WHERE excluded.reason IS NOT NULL OR identity_records.reason IS NULL OR identity_records.lease_until <= :now",
+             found = excluded.found, hash = excluded.hash, reason = excluded.reason, lease_until = \
+             excluded.lease_until \
+             WHERE excluded.reason IS NOT NULL OR identity_records.reason IS NULL OR identity_records.lease_until \
+             <= :now",
             params![backend, host, found, hash, reason.as_ref(), millis_of(lease)],
         );
         self.write(unit).await.map(drop)
     }
 
-    async fn close_record(&self, backend: &BackendName, host: &str) -> Result<bool, Error> {
+    /// Deletes the record of a host; `false` if there was none.
+    pub async fn close_record(&self, backend: &BackendName, host: &str) -> Result<bool, Error> {
         let mut unit = Unit::new("close_record");
         unit.run("DELETE FROM identity_records WHERE backend_name = $1 AND host = $2", params![backend, host]);
         Ok(self.write(unit).await?[0].changed > 0)
     }
 
-    async fn live_records(&self, backend: &BackendName) -> Result<Vec<IdentityRecord>, Error> {
-        const LIVE: &str = "SELECT host, found, hash, reason, dismissed_hash, :now - created_at FROM identity_records \
-             WHERE backend_name = $1 AND lease_until > :now ORDER BY host";
+    /// The records of a backend whose leases have not expired.
+    pub async fn live_records(&self, backend: &BackendName) -> Result<Vec<IdentityRecord>, Error> {
+        const LIVE: &str = "SELECT host, found, hash, reason, dismissed_hash, :now - created_at AS age \
+             FROM identity_records WHERE backend_name = $1 AND lease_until > :now ORDER BY host";
         self.read(LIVE, params![backend]).await?.iter().map(record).collect()
     }
 
-    async fn disputed_backends(&self) -> Result<Vec<BackendName>, Error> {
+    /// The backends with a live record of a mismatch that was not dismissed.
+    pub async fn disputed_backends(&self) -> Result<Vec<BackendName>, Error> {
         const DISPUTED: &str = "SELECT DISTINCT backend_name FROM identity_records WHERE reason IS NOT NULL \
              AND COALESCE(dismissed_hash, '') <> hash AND lease_until > :now ORDER BY backend_name";
-        self.read(DISPUTED, vec![]).await?.iter().map(|row| row.parse(0)).collect()
+        self.read(DISPUTED, vec![]).await?.iter().map(|row| row.parse("backend_name")).collect()
     }
 
-    async fn dismiss_record(&self, backend: &BackendName, host: &str) -> Result<bool, Error> {
+    /// Dismisses the mismatch of a host, which no longer stops deletes until the host finds another identity. `false`
+    /// if there was no such record.
+    pub async fn dismiss_record(&self, backend: &BackendName, host: &str) -> Result<bool, Error> {
         let mut unit = Unit::new("dismiss_record");
         unit.run(
             "UPDATE identity_records SET dismissed_hash = hash WHERE backend_name = $1 AND host = $2 \

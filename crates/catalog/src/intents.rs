@@ -1,65 +1,65 @@
-//! Intents in the catalog: announced before bytes are written, renewed while they are, and turned
-//! into cleanups when the write came to nothing.
+//! Intents: inserted before bytes are written, renewed during the write, and turned into cleanups when it is
+//! abandoned.
 
 mod expired;
 mod pins;
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use s3o_model::cleanup::{BackendUpload, Reason};
 use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::ids::{ClaimToken, InstanceId, IntentId, WriteId};
 use s3o_model::intent::{Expired, Intent, IntentKind};
 
-pub use pins::{Pin, Pinned};
+pub use pins::Pin;
 
 use crate::error::{Error, Verdict};
 use crate::low_water::Queue;
 use crate::objects::BUCKET_STANDS;
-use crate::quotas::{Sharing, share_anew, stripe_for};
-use crate::unit::{Unit, json};
+use crate::quotas::{share_anew, stripe_for};
+use crate::stored_bytes::TAKES_WRITES;
+use crate::unit::{LockRank, Unit, json};
 use crate::{Catalog, params};
 
-/// Everything that is announced for one copy of a write.
+/// An intent to insert, for one copy of a write.
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// The intent.
+    /// The row to insert.
     pub intent: Intent,
-    /// The process that writes.
+    /// The process that writes, for operators.
     pub owner: InstanceId,
     /// How long the intent holds without renewal.
     pub lease: Duration,
 }
 
-/// Whether a write that was given up may still land on its backend.
+/// Whether the bytes of an abandoned write may still arrive on their backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Late {
-    /// It cannot: the backend answered, or was never asked.
+    /// They cannot: the backend answered, or was not called.
     #[default]
     No,
-    /// It may, for this long; until then absence proves nothing.
+    /// They may, within this time; until then absence proves nothing.
     Within(Duration),
 }
 
-/// What is known of a write that ended after its intent was gone.
+/// What the writer knows of a write that ended after its intent was removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ended {
-    /// The backend's version id, where it told one.
+    /// Version ID that the backend returned.
     pub backend_version: Option<String>,
-    /// What may be left of a backend upload.
+    /// Backend upload that may remain.
     pub upload: BackendUpload,
-    /// Whether it may still land.
+    /// Whether its bytes may still arrive.
     pub late: Late,
 }
 
-/// What giving a write up found.
+/// What dropping a write found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
-    /// Whether its intents were still open: it was not committed and now never will be.
+    /// True if its intents were open: it is not committed and never will be.
     pub was_open: bool,
-    /// The catalog's clock at that moment. Intents that are gone before their lease ended were
-    /// committed; later, the reaper may have taken them.
+    /// The catalog's clock in that transaction. If the intents were gone before their lease ended, a commit removed
+    /// them; later, the reaper may have.
     pub now: Timestamp,
 }
 
@@ -70,57 +70,6 @@ impl Late {
             Self::Within(window) => Some(millis_of(window)),
         }
     }
-}
-
-/// What is known of intents.
-#[async_trait]
-pub trait Intents: Send + Sync {
-    /// Announces a write and reserves its room, in one transaction; the end of the lease is
-    /// returned. Fails as `NoRoom` or `Closed` for this backend, `NoSuchBucket`, `NoSuchUpload`.
-    async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error>;
-
-    /// Announces a write whose bytes may be there already: the content is held until the write is committed or
-    /// given up. Nothing, if there is no such content with a good copy. Fails as `NoSuchBucket`, `NoSuchUpload`.
-    async fn pin(&self, pin: &Pin) -> Result<Option<Pinned>, Error>;
-
-    /// Renews leases; the intents that are still open are returned with their new ends.
-    async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error>;
-
-    /// Notes what is known of a backend upload, before it is acted upon. Fails as `Fenced`.
-    async fn note_upload(&self, intent: IntentId, upload: &BackendUpload) -> Result<(), Error>;
-
-    /// Gives a write up: its open intents become cleanups, and what they pin is let go of. It waits for a commit of
-    /// the same write that is in doubt, and so tells whether that commit happened.
-    async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error>;
-
-    /// Which of these writes still have intents. It waits for transactions that are about to resolve one.
-    async fn announced(&self, writes: &[WriteId]) -> Result<Vec<WriteId>, Error>;
-
-    /// Queues the bytes of a write that was fenced, again, now that the write has ended. Nothing
-    /// happens if a location names them, since the write was finished after all, or if the reaper
-    /// still holds it.
-    async fn requeue(&self, intent: &Intent, ended: &Ended) -> Result<(), Error>;
-
-    /// Fences intents whose lease ran out and claims them for `hold`, at most `limit` writes, all
-    /// copies of each. Whoever does not resolve them in time loses them to the next who asks.
-    async fn claim_expired(&self, token: ClaimToken, limit: usize, hold: Duration) -> Result<Vec<Expired>, Error>;
-
-    /// Claims for longer what is still claimed.
-    async fn hold_expired(&self, token: ClaimToken, hold: Duration) -> Result<(), Error>;
-
-    /// Turns a claimed write into cleanups that look out for it for `late`, and lets go of what it pins; `false` if the
-    /// claim was lost.
-    async fn abandon(&self, token: ClaimToken, write: WriteId, late: Duration) -> Result<bool, Error>;
-
-    /// Leaves a claimed write for later; `false` if the claim was lost.
-    async fn postpone(&self, token: ClaimToken, write: WriteId, rest: Duration) -> Result<bool, Error>;
-
-    /// Ends the leases and claims of processes that are known to be dead. Only for a catalog
-    /// that one process owns.
-    async fn take_over(&self) -> Result<(), Error>;
-
-    /// How many intents there are.
-    async fn intents_depth(&self) -> Result<u64, Error>;
 }
 
 const STAGE: &str = "INSERT INTO pending_objects \
@@ -136,9 +85,9 @@ pub(crate) const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = res
 const OPEN_UPLOAD: &str = "SELECT id FROM multipart_uploads \
      WHERE id = $1 AND bucket_id = $2 AND key = $3 AND state = 'open' /*share*/";
 
-/// The present moment, and the earliest lease from `$1` on that has ended.
-pub(crate) const ENDED_LEASE: &str = "SELECT :now, (SELECT lease_until FROM pending_objects \
-     WHERE lease_until >= $1 AND lease_until <= :now ORDER BY lease_until LIMIT 1)";
+/// The catalog's time, and the earliest lease from `$1` on that has ended.
+pub(crate) const ENDED_LEASE: &str = "SELECT :now AS now, (SELECT lease_until FROM pending_objects \
+     WHERE lease_until >= $1 AND lease_until <= :now ORDER BY lease_until LIMIT 1) AS ended";
 
 fn kind_columns(kind: IntentKind) -> (&'static str, Option<s3o_model::ids::UploadId>, Option<u32>) {
     match kind {
@@ -147,28 +96,33 @@ fn kind_columns(kind: IntentKind) -> (&'static str, Option<s3o_model::ids::Uploa
     }
 }
 
-#[async_trait]
-impl Intents for Catalog {
-    async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error> {
+impl Catalog {
+    /// Inserts an intent and reserves its bytes, in one transaction; the end of the lease is
+    /// returned. Fails as `NoSpace` or `Closed` for this backend, `NoSuchBucket`, `NoSuchUpload`.
+    pub async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error> {
         let intent = &stage.intent;
-        match self.stage_sharing(stage, Sharing::AsItIs).await {
-            // Its stripe is full; others may have what it lacks.
-            Err(Error::Guard(Verdict::NoRoom)) if self.has_room(&intent.backend, intent.size_bytes).await? => {
-                self.stage_sharing(stage, Sharing::Anew).await
+        match self.stage_with(stage, false).await {
+            // The stripe is full; other stripes may have free capacity.
+            Err(Error::Guard(Verdict::NoSpace)) if self.has_capacity(&intent.backend, intent.size_bytes).await? => {
+                self.stage_with(stage, true).await
             }
             done => done,
         }
     }
 
-    async fn pin(&self, pin: &Pin) -> Result<Option<Pinned>, Error> {
+    /// Announces a write whose bytes are already stored: the content is referred to until the write is committed or
+    /// dropped. The end of the lease is returned. Fails as `ResolveAgain` if the content is condemned or has no good
+    /// copy, `NoSuchBucket`, `NoSuchUpload`.
+    pub async fn pin(&self, pin: &Pin) -> Result<Timestamp, Error> {
         pins::pin(self, pin).await
     }
 
-    async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error> {
+    /// Renews leases; returns the intents that are still open, with the new end of each lease.
+    pub async fn renew(&self, intents: &[IntentId], lease: Duration) -> Result<Vec<(IntentId, Timestamp)>, Error> {
         let list = json(&intents);
         let mut unit = Unit::new("renew");
-        // In the order in which commits take them, or renewals and commits block each other.
-        unit.run(
+        // In the order of commits, or renewals and commits deadlock.
+        unit.at(LockRank::Intent).run(
             "SELECT id FROM pending_objects WHERE id IN TEXTS($1) AND state = 'open' ORDER BY id /*lock*/",
             params![&list],
         );
@@ -178,10 +132,11 @@ impl Intents for Catalog {
             params![&list, millis_of(lease)],
         );
         let answers = self.write(unit).await?;
-        answers[renewed].rows.iter().map(|row| Ok((row.parse(0)?, crate::objects::moment(row, 1)?))).collect()
+        answers[renewed].rows.iter().map(|row| Ok((row.parse("id")?, row.time("lease_until")?))).collect()
     }
 
-    async fn note_upload(&self, intent: IntentId, upload: &BackendUpload) -> Result<(), Error> {
+    /// Records a backend upload in its intent, before it is used. Fails as `Fenced`.
+    pub async fn note_upload(&self, intent: IntentId, upload: &BackendUpload) -> Result<(), Error> {
         let mut unit = Unit::new("note_upload");
         unit.one(
             "UPDATE pending_objects SET backend_upload = $2 WHERE id = $1 AND state = 'open'",
@@ -191,53 +146,62 @@ impl Intents for Catalog {
         self.write(unit).await.map(drop)
     }
 
-    async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error> {
-        const ENQUEUE: [&str; 4] = expired::enqueue!("write_id = $1 AND state = 'open'", "$2");
+    /// Drops a write: its open intents become cleanups, and pinned content is released. It waits for a commit of the
+    /// same write whose answer was lost, so the result shows whether that commit happened.
+    pub async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error> {
         let mut unit = Unit::new("drop_write");
-        let open = unit.run(
+        let open = unit.at(LockRank::Intent).run(
             "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
             params![write],
         );
-        pins::OPEN.release(&mut unit, &[write.into()], Reason::Dedup);
-        for sql in ENQUEUE {
-            unit.run(sql, params![write, late.window()]);
-        }
-        let clock = unit.run("SELECT :now", vec![]);
+        pins::OPEN.lock_and_release(&mut unit, &[write.into()], Reason::Dedup);
+        expired::OPEN_TO_CLEANUPS.run(&mut unit, params![write, late.window()]);
+        let clock = unit.run("SELECT :now AS now", vec![]);
         let answers = self.write(unit).await?;
-        let now = crate::objects::moment(&answers[clock].rows[0], 0)?;
+        let now = answers[clock].rows[0].time("now")?;
         Ok(Dropped { was_open: !answers[open].rows.is_empty(), now })
     }
 
-    async fn announced(&self, writes: &[WriteId]) -> Result<Vec<WriteId>, Error> {
+    /// Returns which of these writes still have intents, after waiting for transactions that are resolving one.
+    pub async fn announced(&self, writes: &[WriteId]) -> Result<Vec<WriteId>, Error> {
         let mut unit = Unit::new("announced");
-        let open = unit.run(
+        let open = unit.at(LockRank::Intent).run(
             "SELECT write_id FROM pending_objects WHERE write_id IN TEXTS($1) ORDER BY id /*lock*/",
             params![json(&writes)],
         );
-        self.write(unit).await?[open].rows.iter().map(|row| row.parse(0)).collect()
+        self.write(unit).await?[open].rows.iter().map(|row| row.parse("write_id")).collect()
     }
 
-    async fn requeue(&self, intent: &Intent, ended: &Ended) -> Result<(), Error> {
+    /// Queues the bytes of a fenced write for deletion again, now that the write has ended. Does nothing if a location
+    /// names them, since the reaper promoted the write, or if the reaper still holds it.
+    pub async fn requeue(&self, intent: &Intent, ended: &Ended) -> Result<(), Error> {
         expired::requeue(self, intent, ended).await
     }
 
-    async fn claim_expired(&self, token: ClaimToken, limit: usize, hold: Duration) -> Result<Vec<Expired>, Error> {
+    /// Fences intents whose lease expired and claims them for `hold`, at most `limit` writes, all copies of each. A
+    /// claim that is not resolved in time passes to the next caller.
+    pub async fn claim_expired(&self, token: ClaimToken, limit: usize, hold: Duration) -> Result<Vec<Expired>, Error> {
         expired::claim(self, token, limit, hold).await
     }
 
-    async fn hold_expired(&self, token: ClaimToken, hold: Duration) -> Result<(), Error> {
+    /// Extends the claims that still carry the token.
+    pub async fn hold_expired(&self, token: ClaimToken, hold: Duration) -> Result<(), Error> {
         expired::hold(self, token, hold).await
     }
 
-    async fn abandon(&self, token: ClaimToken, write: WriteId, late: Duration) -> Result<bool, Error> {
+    /// Turns a claimed write into cleanups that wait for late bytes for `late`, and releases pinned content; `false`
+    /// if the claim was lost.
+    pub async fn abandon(&self, token: ClaimToken, write: WriteId, late: Duration) -> Result<bool, Error> {
         expired::abandon(self, token, write, late).await
     }
 
-    async fn postpone(&self, token: ClaimToken, write: WriteId, rest: Duration) -> Result<bool, Error> {
+    /// Frees a claimed write, to be claimed again after `rest`; `false` if the claim was lost.
+    pub async fn postpone(&self, token: ClaimToken, write: WriteId, rest: Duration) -> Result<bool, Error> {
         expired::postpone(self, token, write, rest).await
     }
 
-    async fn take_over(&self) -> Result<(), Error> {
+    /// Ends all leases and claims, at the start of the only process that uses the catalog: their holders are dead.
+    pub async fn take_over(&self) -> Result<(), Error> {
         let mut unit = Unit::new("take_over");
         unit.run("UPDATE pending_objects SET lease_until = :now WHERE lease_until > :now", vec![]);
         unit.run(
@@ -247,26 +211,28 @@ impl Intents for Catalog {
         self.write(unit).await.map(drop)
     }
 
-    async fn intents_depth(&self) -> Result<u64, Error> {
-        self.survey("SELECT count(*) FROM pending_objects", vec![]).await?[0].size(0)
+    /// Number of intents.
+    pub async fn intents_depth(&self) -> Result<u64, Error> {
+        self.survey("SELECT count(*) AS n FROM pending_objects", vec![]).await?[0].size("n")
     }
 }
 
 impl Catalog {
-    async fn stage_sharing(&self, stage: &Stage, sharing: Sharing) -> Result<Timestamp, Error> {
+    /// With `shares_anew`, the stripe first gets the capacity it needs from the other stripes of the backend.
+    async fn stage_with(&self, stage: &Stage, shares_anew: bool) -> Result<Timestamp, Error> {
         let intent = &stage.intent;
         let (kind, upload, number) = kind_columns(intent.kind);
         let stripe = stripe_for(intent.id, self.driver.stripes());
         let mut unit = Unit::new("stage");
-        unit.one(BUCKET_STANDS, params![intent.bucket], Verdict::NoSuchBucket);
+        unit.at(LockRank::Bucket).one(BUCKET_STANDS, params![intent.bucket], Verdict::NoSuchBucket);
         if let Some(upload) = upload {
-            unit.one(OPEN_UPLOAD, params![upload, intent.bucket, &intent.key], Verdict::NoSuchUpload);
+            unit.at(LockRank::Upload).one(
+                OPEN_UPLOAD,
+                params![upload, intent.bucket, &intent.key],
+                Verdict::NoSuchUpload,
+            );
         }
-        unit.one(
-            "SELECT name FROM backends WHERE name = $1 AND frozen_reason IS NULL AND draining = 0 /*share*/",
-            params![&intent.backend],
-            Verdict::Closed,
-        );
+        unit.at(LockRank::Backend).one(TAKES_WRITES, params![&intent.backend], Verdict::Closed);
         let staged = unit.run(
             STAGE,
             params![
@@ -286,21 +252,20 @@ impl Catalog {
                 intent.draft.as_ref().map(json),
             ],
         );
-        if sharing == Sharing::Anew {
+        if shares_anew {
             share_anew(&mut unit, &intent.backend, stripe, intent.size_bytes);
         }
-        unit.one(RESERVE, params![&intent.backend, intent.size_bytes, stripe], Verdict::NoRoom);
-        crate::objects::moment(&self.write(unit).await?[staged].rows[0], 0)
+        unit.one(RESERVE, params![&intent.backend, intent.size_bytes, stripe], Verdict::NoSpace);
+        self.write(unit).await?[staged].rows[0].time("lease_until")
     }
 
-    /// The earliest lease that has ended, if the look finds one. Every write that was committed left
-    /// its entry in that index, so looks begin where the last one ended.
+    /// The earliest lease that has ended. Committed writes leave dead entries in that index, so each query begins at
+    /// the low-water mark of the last one.
     async fn first_ended_lease(&self) -> Result<Option<Timestamp>, Error> {
-        let look = self.low_waters.look(Queue::Leases);
-        let row = &self.read(ENDED_LEASE, params![look.from]).await?[0];
-        let now = crate::objects::moment(row, 0)?;
-        let ended = row.opt_int(1)?.map(Timestamp::from_millis);
-        self.low_waters.of(Queue::Leases, |water| water.reached(look, now, ended.unwrap_or(now)));
+        let query = self.low_waters.begin(Queue::Leases);
+        let row = &self.read(ENDED_LEASE, params![query.from]).await?[0];
+        let (now, ended) = (row.time("now")?, row.opt_time("ended")?);
+        self.low_waters.of(Queue::Leases, |water| water.reached(query, now, ended.unwrap_or(now)));
         Ok(ended)
     }
 }

@@ -1,8 +1,8 @@
-//! What we know: the catalog of buckets, objects, contents, intents and cleanups.
+//! The catalog of buckets, objects, contents, intents and cleanups.
 //!
-//! A method of a role is one whole, named transaction. Underneath it is a unit of work that a
-//! small driver runs atomically; no transaction handle leaves this room, and no SQL lives outside
-//! it.
+//! A method of [`Catalog`] is one named transaction or read, in a file by topic. A transaction is a unit of work that
+//! a driver runs atomically. No transaction handle leaves this crate, no SQL is written outside it, and it calls no
+//! backend.
 
 mod ahead;
 mod audits;
@@ -10,6 +10,7 @@ mod buckets;
 mod check;
 mod cleanups;
 mod clock_notes;
+mod commits;
 mod condemned;
 mod condition;
 #[cfg(any(test, feature = "conformance"))]
@@ -24,7 +25,6 @@ mod findings;
 mod identities;
 mod identity_records;
 mod intents;
-mod landed;
 mod lifecycles;
 mod locks;
 mod low_water;
@@ -34,76 +34,68 @@ mod overview;
 mod quotas;
 mod release;
 mod runs;
-#[cfg(test)]
-mod sabotage;
 mod sharing;
+#[cfg(test)]
+mod sql_mutations;
+mod stored_bytes;
 pub mod unit;
 mod uploads;
 mod verification;
 
 use std::sync::Arc;
 
-pub use ahead::{Ahead, Longest};
-pub use audits::{Audits, Booked, CondemnedPlace, Confirmed, CountPage, Recounted};
-pub use buckets::Buckets;
-pub use cleanups::look::{Ages, Waiting};
-pub use cleanups::{ClaimedCleanups, Cleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
-pub use clock_notes::ClockNotes;
+pub use ahead::Longest;
+pub use audits::{AuditedStripe, CondemnedPlace, Confirmed, CountPage, Recounted};
+pub use cleanups::waiting::{Ages, Waiting};
+pub use cleanups::{ClaimedCleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
+pub use commits::ContentPlan;
 pub use condemned::CondemnedObserver;
 pub use condition::{Condition, Integrity};
-pub use contents::Contents;
-pub use copies::{Copies, CopyProver};
-pub use credentials::SharedCredentials;
-pub use dead_letters::{DeadLetters, Discard};
+pub use dead_letters::Discard;
 #[cfg(any(test, feature = "conformance"))]
 pub use driver::DriverLayer;
-pub use driver::postgres::{InvalidUrl, Postgres, PostgresOptions, check_url};
+pub use driver::postgres::{InvalidPostgresUrl, Postgres, PostgresOptions, check_url};
 pub use driver::sqlite::copies::restore as restore_sqlite;
 pub use driver::sqlite::{Mode, Sqlite, SqliteOptions, check_sqlite};
 pub use driver::{Driver, Effort};
 pub use error::{Error, Verdict};
-pub use findings::{Finding, FindingSelection, Findings};
-pub use identities::{Acceptance, Identities, KnownBackend, PlannedMark};
-pub use identity_records::{IdentityRecord, IdentityRecords};
-pub use intents::{Dropped, Ended, Intents, Late, Pin, Pinned, Stage};
-pub use landed::{Landed, Unannounced};
-pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUpload, Lifecycles, RuledBucket};
+pub use findings::{Finding, FindingSelection};
+pub use identities::{Acceptance, KnownBackend, PlannedMark};
+pub use identity_records::IdentityRecord;
+pub use intents::{Dropped, Ended, Late, Pin, Stage};
+pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUpload, RuledBucket};
 pub use locks::postgres::PostgresLocks;
 pub use locks::{Lock, Locked, Locks, ProcessLocks};
-pub use objects::{
-    CommitPut, Committed, ExpiredObject, Expiries, Numbered, Objects, PutRow, Resolved, StuckObject, StuckObjects,
-    WholeContent,
-};
-pub use overview::{BucketCount, OldestDue, Overview};
-pub use quotas::Quotas;
-pub use runs::{RunRow, Runs, WorkerState};
-pub use uploads::{CommitPart, CompleteRow, PartSource, StaleUpload, StaleUploads, Uploads};
-pub use verification::{Check, Cursor, Pulse, Verification, checks};
+pub use objects::{CommitPut, Committed, ExpiredObject, Numbered, PutRow, Resolved, StuckObject, WholeContent};
+pub use overview::{BucketCount, OldestDue};
+pub use runs::{RunRow, WorkerState};
+pub use sharing::KnownContent;
+pub use stored_bytes::{StoredBytes, Unannounced};
+pub use uploads::{CommitPart, CompleteRow, PartSource, StaleUpload};
+pub use verification::{Check, Cursor, Pulse, checks};
 
-/// The catalog: all roles over one driver.
+/// The catalog on one driver. Clones share its state.
 #[derive(Clone)]
 pub struct Catalog {
     driver: Arc<dyn Driver>,
     low_waters: low_water::LowWaters,
-    condemned: condemned::Listener,
-    eyes: copies::Eyes,
+    condemned: condemned::ObserverSlot,
     condition: Condition,
 }
 
 impl Catalog {
-    /// A catalog over this driver.
+    /// A catalog on an open driver.
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
         Self {
             condition: driver.condition(),
             driver,
             low_waters: low_water::LowWaters::default(),
-            condemned: condemned::Listener::default(),
-            eyes: copies::Eyes::default(),
+            condemned: condemned::ObserverSlot::default(),
         }
     }
 
-    /// What the driver has done so far.
+    /// Counters of the driver since it was opened.
     #[must_use]
     pub fn effort(&self) -> Effort {
         self.driver.effort()
@@ -111,22 +103,22 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Whether this catalog can be trusted.
+    /// Integrity of this catalog.
     #[must_use]
     pub fn condition(&self) -> &Condition {
         &self.condition
     }
 }
 
-/// Everything that is read or written passes here, so that a damaged catalog is refused in one place: it answers with
-/// rows that it finds, never with an absence or a list.
+/// All reads and writes pass here, so that the restrictions of a damaged catalog are in one place: it returns rows that
+/// it finds, never an absence or a list.
 impl Catalog {
-    /// Reads what an absence or a list may follow from.
+    /// Reads rows whose absence or number matters; fails if the catalog is damaged.
     async fn read(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
         self.find(sql, params, |_| false).await
     }
 
-    /// Reads rows that answer by themselves, if they are found.
+    /// Reads rows that are valid on their own; fails if the catalog is damaged and `is_found` is false.
     async fn find(
         &self,
         sql: &'static str,
@@ -140,7 +132,7 @@ impl Catalog {
         Ok(rows)
     }
 
-    /// Reads what is shown to operators: it may be incomplete in a damaged catalog, and nothing follows from it.
+    /// Reads rows for display to operators; in a damaged catalog they may be incomplete.
     async fn survey(&self, sql: &'static str, params: Vec<unit::Value>) -> Result<Vec<unit::Row>, Error> {
         self.driver.read(unit::Statement::new(sql, params)).await
     }
@@ -151,21 +143,21 @@ impl Catalog {
 
     async fn write(&self, unit: unit::Unit) -> Result<Vec<unit::Answer>, Error> {
         self.condition.demand_undamaged()?;
-        let ears = self.condemned.of(&unit);
+        let notice = self.condemned.notice_of(&unit);
         let name = unit.name;
         let answers = self.driver.write(unit).await.map_err(|error| self.judge(name, error))?;
-        if let Some(ears) = ears {
-            ears.hear(&answers);
+        if let Some(notice) = notice {
+            notice.send(&answers);
         }
         Ok(answers)
     }
 
-    /// Notes what a unit found out about the catalog.
+    /// Marks the catalog as damaged if a unit found that.
     fn judge(&self, unit: &'static str, error: Error) -> Error {
         if error.verdict() != Some(Verdict::Damaged) {
             return error;
         }
-        let why = format!("{unit}: an index leads to rows that are not what it says");
+        let why = format!("{unit}: an index disagrees with its table");
         self.condition.damage(&why);
         Error::Corrupt(why)
     }

@@ -1,12 +1,11 @@
-//! Lifecycle rules in the catalog, what is due by them, and the units that remove it.
+//! Lifecycle rules of buckets, the objects and uploads that are due by them, and the units that delete these.
 //!
-//! What was due when somebody looked is asked again in the statements that remove it: the version,
-//! the tags where they matter, the age by the catalog's clock, and that the rules still are those.
+//! The statements that delete due rows check again what the query found: the version, the tags if the rule has any, the
+//! age by the catalog's clock, and that the rules did not change.
 
 mod objects;
 mod uploads;
 
-use async_trait::async_trait;
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::{BucketId, ClaimToken, UploadId, VersionId};
 use s3o_model::lifecycle::{Rule, Threshold};
@@ -17,157 +16,123 @@ use crate::error::{Error, Verdict};
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
 
-/// A bucket with the rules that were set for it.
+/// A bucket with its lifecycle configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuledBucket {
-    /// The bucket.
+    /// Never reused for another bucket.
     pub id: BucketId,
-    /// Its name.
+    /// For audit lines; the row is selected by `id`.
     pub name: BucketName,
-    /// Which rules these are: another one is another set.
+    /// Changes with every change of the rules and never repeats.
     pub revision: i64,
-    /// The rules; none where only the configuration has some.
+    /// Empty if only the configuration of s3o has rules for the bucket.
     pub rules: Vec<Rule>,
 }
 
-/// Whose rule it is that something is removed by.
+/// Where the rule of a deletion comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
-    /// The configuration's: whoever holds it knows whether it is in force.
+    /// The configuration of s3o; the caller knows whether it is still in force.
     Configuration,
-    /// The bucket's own, of this revision.
+    /// The bucket's own rules, of this revision.
     Bucket(i64),
 }
 
-/// Which keys of which bucket, and what is due among them.
+/// A range of keys of a bucket, and when its objects are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueRange {
-    /// The bucket.
+    /// Bucket of the keys.
     pub bucket: BucketId,
-    /// The first key.
+    /// Lower bound, inclusive.
     pub from: String,
-    /// The first key behind them; `None` where there is no bound.
+    /// Upper bound, exclusive; `None` for no bound.
     pub before: Option<String>,
-    /// What is due.
+    /// Age or date of a due object.
     pub threshold: Threshold,
 }
 
-/// An object that is due.
+/// An object that was due when its page was read; the deleting transaction checks that again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueObject {
-    /// Its key.
+    /// In the bucket of the queried range.
     pub key: ObjectKey,
-    /// Its version.
+    /// A later version is not deleted.
     pub version: VersionId,
-    /// How many bytes.
+    /// Length of the object.
     pub size_bytes: u64,
-    /// Its tags.
+    /// Tags when the object was found due.
     pub tags: Tags,
-    /// When it was written.
+    /// The age counts from here.
     pub last_modified: Timestamp,
-    /// What the catalog's clock showed when it was found due.
+    /// The catalog's clock when the object was found due.
     pub seen_at: Timestamp,
 }
 
-/// What is due on one page of a range.
+/// The due objects of one page of a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DuePage {
-    /// The objects, by key.
+    /// Ordered by key.
     pub objects: Vec<DueObject>,
-    /// Where the next page begins; `None` on the last.
+    /// First key of the next page; `None` on the last one.
     pub next: Option<String>,
 }
 
-/// Objects of one bucket that a rule removes.
+/// Objects of one bucket that a rule deletes.
 #[derive(Debug, Clone)]
 pub struct DueBatch<'a> {
-    /// The bucket.
+    /// Bucket of all objects.
     pub bucket: BucketId,
-    /// Whose rule it is.
+    /// Re-checked in the deleting transaction.
     pub authority: Authority,
-    /// What is due.
+    /// Re-checked in the deleting transaction.
     pub threshold: Threshold,
-    /// The objects, at most a thousand.
+    /// At most a thousand.
     pub objects: &'a [DueObject],
-    /// Whether the rule asks for tags: an object that got other ones meanwhile is then left alone.
+    /// True if the rule selects by tags: an object whose tags changed meanwhile is then kept.
     pub by_tags: bool,
 }
 
 /// An open upload that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueUpload {
-    /// The upload.
+    /// Open when it was found due.
     pub id: UploadId,
-    /// Its key.
+    /// Key of the object that it would create.
     pub key: ObjectKey,
-    /// When it was begun.
+    /// The age counts from here.
     pub created_at: Timestamp,
-    /// What the catalog's clock showed when it was found due.
+    /// The catalog's clock when the upload was found due.
     pub seen_at: Timestamp,
 }
 
-/// What is known of lifecycle rules, and of what they mean.
-#[async_trait]
-pub trait Lifecycles: Send + Sync {
-    /// The rules that were set for a bucket, if any were.
-    async fn lifecycle(&self, bucket: BucketId) -> Result<Option<RuledBucket>, Error>;
-
-    /// Replaces a bucket's rules, or removes them. Once this is done, nothing is removed by the rules before.
-    async fn set_lifecycle(&self, bucket: BucketId, rules: Option<&[Rule]>) -> Result<(), Error>;
-
-    /// The first bucket behind that name for which rules were set, or that is one of these.
-    async fn ruled_bucket(&self, after: &str, named: &[&str]) -> Result<Option<RuledBucket>, Error>;
-
-    /// What is due among the first `limit` objects of a range.
-    async fn due_objects(&self, range: &DueRange, limit: usize) -> Result<DuePage, Error>;
-
-    /// Removes objects that still are what was seen and due, under the rules that are in force; the keys
-    /// that went are returned. Fails as `RunAgain`, and removes nothing, if the rules are not those any more.
-    async fn delete_due(&self, batch: &DueBatch<'_>, token: ClaimToken) -> Result<Vec<ObjectKey>, Error>;
-
-    /// Open uploads of a range behind a key and an upload that are due, by key.
-    async fn due_uploads(
-        &self,
-        range: &DueRange,
-        after: Option<&DueUpload>,
-        limit: usize,
-    ) -> Result<Vec<DueUpload>, Error>;
-
-    /// Aborts an upload if it still is open and due. How many bytes its parts have is returned; nothing, if
-    /// it was closed. Fails as `RunAgain` if the rules are not those any more.
-    async fn abort_due(&self, id: UploadId, revision: i64, threshold: Threshold) -> Result<Option<u64>, Error>;
+/// SQL that is true for rows that were written at `column` and are due by a [`Threshold`] in three parameters.
+fn due(column: &str, step: &str, age: &str, from: &str) -> String {
+    format!("{column} <= :now / {step} * {step} - {age} AND :now >= {from}")
 }
 
-/// True for what was written at `$column` and is due by the numbers `$step`, `$age` and `$from`.
-macro_rules! due {
-    ($column:literal, $step:literal, $age:literal, $from:literal) => {
-        concat!($column, " <= :now / ", $step, " * ", $step, " - ", $age, " AND :now >= ", $from)
-    };
-}
-use due;
-
-/// Held until the unit ends: rules are replaced before it, and it does nothing, or behind it.
+/// Returns the bucket if its rules still have the revision `$2`, and keeps them until the unit ends.
 const RULES_STAND: &str = "SELECT id FROM buckets WHERE id = $1 AND lifecycle_revision = $2 /*share*/";
 
 fn ruled_bucket(row: &Row) -> Result<RuledBucket, Error> {
     Ok(RuledBucket {
-        id: BucketId(row.int(0)?),
-        name: row.parse(1)?,
-        revision: row.int(2)?,
-        rules: row.opt_json(3)?.unwrap_or_default(),
+        id: BucketId(row.int("id")?),
+        name: row.parse("name")?,
+        revision: row.int("lifecycle_revision")?,
+        rules: row.opt_json("lifecycle")?.unwrap_or_default(),
     })
 }
 
-#[async_trait]
-impl Lifecycles for Catalog {
-    async fn lifecycle(&self, bucket: BucketId) -> Result<Option<RuledBucket>, Error> {
+impl Catalog {
+    /// The lifecycle configuration of a bucket; `None` if it has none.
+    pub async fn lifecycle(&self, bucket: BucketId) -> Result<Option<RuledBucket>, Error> {
         const SQL: &str = "SELECT id, name, lifecycle_revision, lifecycle FROM buckets WHERE id = $1";
         let rows = self.read(SQL, params![bucket]).await?;
         let row = rows.first().ok_or(Error::Guard(Verdict::NoSuchBucket))?;
-        row.opt_text(3)?.map(|_| ruled_bucket(row)).transpose()
+        row.opt_text("lifecycle")?.map(|_| ruled_bucket(row)).transpose()
     }
 
-    async fn set_lifecycle(&self, bucket: BucketId, rules: Option<&[Rule]>) -> Result<(), Error> {
+    /// Replaces a bucket's rules, or deletes them. The old rules delete nothing after this returns.
+    pub async fn set_lifecycle(&self, bucket: BucketId, rules: Option<&[Rule]>) -> Result<(), Error> {
         let mut unit = Unit::new("set_lifecycle");
         unit.one(
             "UPDATE buckets SET lifecycle = $2, lifecycle_revision = lifecycle_revision + 1 WHERE id = $1",
@@ -177,30 +142,37 @@ impl Lifecycles for Catalog {
         self.write(unit).await.map(drop)
     }
 
-    async fn ruled_bucket(&self, after: &str, named: &[&str]) -> Result<Option<RuledBucket>, Error> {
+    /// The first bucket with a name above `after` that has rules of its own or is in `named`.
+    pub async fn ruled_bucket(&self, after: &str, named: &[&str]) -> Result<Option<RuledBucket>, Error> {
         const SQL: &str = "SELECT id, name, lifecycle_revision, lifecycle FROM buckets \
              WHERE name > $1 AND (lifecycle IS NOT NULL OR name IN TEXTS($2)) ORDER BY name LIMIT 1";
         self.read(SQL, params![after, json(&named)]).await?.first().map(ruled_bucket).transpose()
     }
 
-    async fn due_objects(&self, range: &DueRange, limit: usize) -> Result<DuePage, Error> {
-        objects::due(self, range, limit).await
+    /// The due objects among the first `limit` objects of a range.
+    pub async fn due_objects(&self, range: &DueRange, limit: usize) -> Result<DuePage, Error> {
+        objects::due_objects(self, range, limit).await
     }
 
-    async fn delete_due(&self, batch: &DueBatch<'_>, token: ClaimToken) -> Result<Vec<ObjectKey>, Error> {
+    /// Deletes the objects that did not change and are still due, and returns their keys. Fails as `RunAgain`, and
+    /// deletes nothing, if the rules changed.
+    pub async fn delete_due(&self, batch: &DueBatch<'_>, token: ClaimToken) -> Result<Vec<ObjectKey>, Error> {
         objects::delete(self, batch, token).await
     }
 
-    async fn due_uploads(
+    /// Due open uploads of a range after the given one, ordered by key and ID.
+    pub async fn due_uploads(
         &self,
         range: &DueRange,
         after: Option<&DueUpload>,
         limit: usize,
     ) -> Result<Vec<DueUpload>, Error> {
-        uploads::due(self, range, after, limit).await
+        uploads::due_uploads(self, range, after, limit).await
     }
 
-    async fn abort_due(&self, id: UploadId, revision: i64, threshold: Threshold) -> Result<Option<u64>, Error> {
+    /// Aborts an upload if it is still open and due. Returns the bytes of its parts, or `None` if it was closed. Fails
+    /// as `RunAgain` if the rules changed.
+    pub async fn abort_due(&self, id: UploadId, revision: i64, threshold: Threshold) -> Result<Option<u64>, Error> {
         uploads::abort(self, id, revision, threshold).await
     }
 }

@@ -1,9 +1,9 @@
-//! Locks of workers: they save instances from doing the same work twice, and nothing else.
-//! Correctness comes from claims, tokens and guards; a lock may be lost at any moment.
+//! Locks of workers. They only keep instances from doing the same work twice: a lock may be lost at any time, and
+//! correctness comes from claims, tokens and guards.
 
-#[cfg(test)]
-mod facts;
 pub(crate) mod postgres;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -22,12 +22,12 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// A lock that says so when it is lost, and does this when it is dropped.
+    /// A lock whose owner sets `lost`, and that calls `release` when it is dropped.
     pub fn new(lost: Arc<AtomicBool>, release: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self { lost, release: Some(Box::new(release)) }
     }
 
-    /// Whether somebody else may hold it by now.
+    /// True if another instance may hold the lock by now.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
@@ -48,19 +48,19 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// What became of an attempt.
+/// Result of an attempt to lock.
 #[derive(Debug)]
 pub enum Locked {
-    /// It is ours.
+    /// The caller holds the lock until it drops this.
     Held(Lock),
-    /// Somebody else holds it: the instance, where it is known.
+    /// Another holder: the ID of its instance, or "another instance".
     By(String),
 }
 
-/// Locks by the name of a worker.
+/// Locks by worker name.
 #[async_trait]
 pub trait Locks: Send + Sync {
-    /// Takes the lock of a worker if nobody holds it; does not wait.
+    /// Takes the lock of a worker if it is free, without waiting.
     async fn try_lock(&self, worker: &str) -> Result<Locked, Error>;
 }
 
@@ -72,7 +72,7 @@ pub struct ProcessLocks {
 }
 
 impl ProcessLocks {
-    /// Locks of this instance.
+    /// `instance` is reported as the holder of locks.
     #[must_use]
     pub fn new(instance: impl fmt::Display) -> Self {
         Self { instance: instance.to_string(), held: Arc::default() }

@@ -1,121 +1,125 @@
-//! Releasing references: what was let go of is counted down, recounted and, if nothing refers to
-//! it any more, condemned; its locations become cleanups and its bytes move from used to orphan.
+//! Releasing references: the count goes down, and content without a reference, by count and by rows, is condemned: its
+//! locations become cleanups and its bytes move from used to orphan.
 //!
-//! Every unit that lets go of content uses these statements, so there is one way to do it. The
-//! selector names the contents by a marker that neither time nor others can change.
+//! Every unit that releases content uses these statements. The selector names the contents by a marker that neither
+//! time nor other units can change. See "Adding an operation that releases content" in CONTRIBUTING.md.
 
+use s3o_model::cleanup::Reason;
 use s3o_model::ids::{ContentId, WriteId};
 
+use crate::cleanups::enqueue::enqueue_cleanups;
 use crate::driver::dialect::params_of;
 use crate::params;
-use crate::unit::{Unit, Value};
+use crate::quotas::{Counter, lock_quota_rows, move_bytes};
+use crate::unit::{LockRank, Unit, Value};
 
 /// The statements that release the contents a selector names.
 pub(crate) struct Release {
     lock: String,
     lock_with: String,
-    enter: String,
+    lock_quota_rows: String,
     count_down: String,
     condemn: String,
     enqueue: String,
-    rebook: String,
-    forget: String,
+    move_bytes: String,
+    delete_locations: String,
 }
 
-/// Which rows are let go of, in SQL. The first parameters are the selector's own, the one
-/// behind them is the reason for the cleanups.
+/// Which references are released, in SQL. The first parameters are the selector's own; the next one is the reason of
+/// the cleanups.
 pub(crate) struct Selector {
-    /// A table and a condition with one row per reference that goes; `content` is its column.
+    /// A table and a condition: one row for each released reference.
     pub referrers: &'static str,
-    /// That column's name.
+    /// The column that names the content.
     pub column: &'static str,
     /// True for rows of `objects o` that the unit is about to delete.
-    pub dying_objects: &'static str,
+    pub deleted_objects: &'static str,
     /// True for rows of `content_parts p` that the unit is about to delete.
-    pub dying_pieces: &'static str,
+    pub deleted_pieces: &'static str,
     /// True for rows of `multipart_parts m` that the unit is about to delete.
-    pub dying_parts: &'static str,
+    pub deleted_parts: &'static str,
     /// True for rows of `pending_objects q` that the unit is about to delete.
-    pub dying_pins: &'static str,
+    pub deleted_pins: &'static str,
 }
 
-/// No row of that table is about to go.
-pub(crate) const NONE: &str = "1 = 0";
+const NONE: &str = "1 = 0";
 
-/// True for contents `c` that are condemned. Put so that no index of what is condemned helps: a database that takes it for
-/// few reads all that was condemned within the last hour, for every batch.
-const CONDEMNED: &str = "c.state <> 'live'";
+/// The rest of a selector whose unit deletes no referring row later.
+pub(crate) const DELETES_NOTHING: Selector = Selector {
+    referrers: "",
+    column: "",
+    deleted_objects: NONE,
+    deleted_pieces: NONE,
+    deleted_parts: NONE,
+    deleted_pins: NONE,
+};
+
+/// Condition on `contents`: no row refers to it, apart from the rows that the unit deletes.
+fn unreferenced(selector: &Selector) -> String {
+    let referring = [
+        ("objects o", "o.content_id", selector.deleted_objects),
+        ("content_parts p", "p.whole_id", selector.deleted_pieces),
+        ("multipart_parts m", "m.content_id", selector.deleted_parts),
+        ("pending_objects q", "q.pin_content_id", selector.deleted_pins),
+    ];
+    let none = referring.map(|(table, column, deleted)| {
+        format!("NOT EXISTS (SELECT 1 FROM {table} WHERE {column} = contents.id AND NOT ({deleted}))")
+    });
+    none.join(" AND ")
+}
 
 impl Release {
     pub(crate) fn of(selector: &Selector) -> Self {
-        let Selector { referrers, column, dying_objects, dying_pieces, dying_parts, dying_pins } = selector;
+        let Selector { referrers, column, .. } = selector;
+        let unreferenced = unreferenced(selector);
         let ids = format!("SELECT {column} FROM {referrers}");
         let reason = format!("${}", params_of(referrers) + 1);
         let write = format!("${}", params_of(referrers) + 2);
+        let ids_and_one = format!("{ids} UNION ALL SELECT CAST({reason} AS TEXT)");
+        // Not `= 'condemned'`: a database with old statistics would search the index of condemned contents, and so read
+        // all that was condemned within the last hour, for every batch.
         let condemned = format!(
-            "object_locations l JOIN contents c ON c.id = l.content_id \
-             WHERE c.id IN ({ids}) AND {CONDEMNED} AND c.kind = 'whole'"
+            "object_locations WHERE content_id IN \
+             (SELECT c.id FROM contents c WHERE c.id IN ({ids}) AND c.state <> 'live' AND c.kind = 'whole')"
         );
         Self {
             lock: format!("SELECT id FROM contents WHERE id IN ({ids}) ORDER BY id /*lock*/"),
-            lock_with: format!(
-                "SELECT id FROM contents WHERE id IN ({ids} UNION ALL SELECT CAST({reason} AS TEXT)) ORDER BY id /*lock*/"
-            ),
-            enter: format!(
-                "SELECT stripe FROM backend_quotas WHERE (backend_name, stripe) IN (SELECT backend_name, stripe \
-                 FROM object_locations WHERE content_id IN ({ids} UNION ALL SELECT CAST({reason} AS TEXT)) \
-                 UNION ALL SELECT backend_name, stripe FROM pending_objects WHERE write_id = {write}) \
-                 ORDER BY backend_name, stripe /*lock*/"
-            ),
+            lock_with: format!("SELECT id FROM contents WHERE id IN ({ids_and_one}) ORDER BY id /*lock*/"),
+            lock_quota_rows: lock_quota_rows(&format!(
+                "object_locations WHERE content_id IN ({ids_and_one}) \
+                 UNION ALL SELECT backend_name, stripe FROM pending_objects WHERE write_id = {write}"
+            )),
             count_down: format!(
                 "UPDATE contents SET ref_count = ref_count - s.n \
                  FROM (SELECT {column} AS c, count(*) AS n FROM {referrers} GROUP BY {column}) s \
                  WHERE s.c = contents.id"
             ),
-            // The count decides, the rows confirm it: a count that drifted must not kill bytes.
+            // The rows confirm the count: a count that is too low must not delete bytes.
             condemn: format!(
                 "UPDATE contents SET state = 'condemned', condemned_at = :now \
-                 WHERE id IN ({ids}) AND ref_count = 0 AND state = 'live' \
-                 AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.content_id = contents.id AND NOT ({dying_objects})) \
-                 AND NOT EXISTS (SELECT 1 FROM content_parts p WHERE p.whole_id = contents.id AND NOT ({dying_pieces})) \
-                 AND NOT EXISTS (SELECT 1 FROM multipart_parts m WHERE m.content_id = contents.id AND NOT ({dying_parts})) \
-                 AND NOT EXISTS (SELECT 1 FROM pending_objects q WHERE q.pin_content_id = contents.id AND NOT ({dying_pins})) \
-                 RETURNING id"
+                 WHERE id IN ({ids}) AND ref_count = 0 AND state = 'live' AND {unreferenced} RETURNING id"
             ),
-            enqueue: format!(
-                "INSERT INTO cleanup_queue \
-                 (backend_name, physical_key, backend_version, size_bytes, stripe, reason, due, created_at) \
-                 SELECT l.backend_name, l.physical_key, l.backend_version, l.size_bytes, l.stripe, {reason}, :now, :now \
-                 FROM {condemned}"
-            ),
-            rebook: format!(
-                "UPDATE backend_quotas SET used_bytes = used_bytes - s.n, orphan_bytes = orphan_bytes + s.n \
-                 FROM (SELECT l.backend_name AS b, l.stripe AS t, sum(l.size_bytes) AS n \
-                 FROM {condemned} GROUP BY l.backend_name, l.stripe) s \
-                 WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe"
-            ),
-            forget: format!(
-                "DELETE FROM object_locations WHERE content_id IN \
-                 (SELECT c.id FROM contents c WHERE c.id IN ({ids}) AND {CONDEMNED} AND c.kind = 'whole')"
-            ),
+            enqueue: enqueue_cleanups(&condemned, &reason, None),
+            move_bytes: move_bytes(Counter::Used, Some(Counter::Orphan), &condemned),
+            delete_locations: format!("DELETE FROM {condemned}"),
         }
     }
 
     /// Locks the contents, before the unit takes references of its own.
-    pub(crate) fn lock(&'static self, unit: &mut Unit, selector: &[Value]) {
-        unit.lock(&self.lock, selector.to_vec());
+    pub(crate) fn lock_contents(&'static self, unit: &mut Unit, selector: &[Value]) {
+        unit.lock(LockRank::Content, &self.lock, selector.to_vec());
     }
 
-    /// The same, with content that the unit is about to refer to: all of them in one order.
-    pub(crate) fn lock_with(&'static self, unit: &mut Unit, selector: &[Value], content: ContentId) {
+    /// The same, together with content that the unit is about to refer to.
+    pub(crate) fn lock_contents_and(&'static self, unit: &mut Unit, selector: &[Value], content: ContentId) {
         let mut values = selector.to_vec();
         values.extend(params![content]);
-        unit.lock(&self.lock_with, values);
+        unit.lock(LockRank::Content, &self.lock_with, values);
     }
 
-    /// Locks the books that a unit is about to change, in order, where there may be several: what it releases, what it
-    /// adds, and what a write has reserved. Units that took them as they come would block each other.
-    pub(crate) fn enter(
+    /// Locks the quota rows that the unit is about to change: those of the released contents, of the content that it
+    /// `added`, and of the reservations of `write`.
+    pub(crate) fn lock_quota_rows(
         &'static self,
         unit: &mut Unit,
         selector: &[Value],
@@ -124,29 +128,29 @@ impl Release {
     ) {
         let mut values = selector.to_vec();
         values.extend(params![added, write]);
-        unit.lock(&self.enter, values);
+        unit.lock(LockRank::Quota, &self.lock_quota_rows, values);
     }
 
-    /// Locks what is let go of and its books, and lets go of it.
-    pub(crate) fn release(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
-        self.lock(unit, selector);
-        self.enter(unit, selector, None, None);
-        self.add_to(unit, selector, reason);
+    /// Locks the contents and their quota rows, and releases the references.
+    pub(crate) fn lock_and_release(&'static self, unit: &mut Unit, selector: &[Value], reason: Reason) {
+        self.lock_contents(unit, selector);
+        self.lock_quota_rows(unit, selector, None, None);
+        self.release(unit, selector, reason);
     }
 
-    /// Lets go of the references. The unit deletes or has replaced the referring rows itself.
-    pub(crate) fn add_to(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
+    /// Releases the references. The unit itself deletes the referring rows, or has replaced them.
+    pub(crate) fn release(&'static self, unit: &mut Unit, selector: &[Value], reason: Reason) {
         unit.run(&self.count_down, selector.to_vec());
         self.condemn(unit, selector, reason);
     }
 
-    /// Condemns those that nothing refers to, by count and by rows.
-    pub(crate) fn condemn(&'static self, unit: &mut Unit, selector: &[Value], reason: s3o_model::cleanup::Reason) {
+    /// Condemns the contents without a reference, by count and by rows.
+    pub(crate) fn condemn(&'static self, unit: &mut Unit, selector: &[Value], reason: Reason) {
         let mut values = selector.to_vec();
         values.extend(params![reason.as_str()]);
         let condemned = unit.run(&self.condemn, values.clone());
         unit.condemning.push(condemned);
-        for sql in [&self.enqueue, &self.rebook, &self.forget] {
+        for sql in [&self.enqueue, &self.move_bytes, &self.delete_locations] {
             unit.run(sql, values.clone());
         }
     }

@@ -1,139 +1,113 @@
-//! What the catalog knows of the workers: whether they are paused, when they ran, what they did.
+//! State and recorded runs of workers.
 //!
-//! Ages are told by the catalog's clock, so that instances need not agree on the time.
+//! Ages are measured with the catalog's clock, so that instances need not agree on the time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use s3o_model::clock::{Timestamp, millis_of};
 
 use crate::error::Error;
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
 
-/// How many rows one step forgets.
+/// Rows that one step deletes.
 const STEP_ITEMS: usize = 1000;
-/// The outcome of a run that did not take place.
+/// Outcome of a run that did not take place.
 const SKIPPED: &str = "skipped";
-/// The outcome of a run that went well.
+/// Outcome of a successful run.
 const OK: &str = "ok";
 
 /// One run of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRow {
-    /// The run; identifiers sort by age.
+    /// IDs sort by start time.
     pub run_id: String,
-    /// The worker.
+    /// Name of the worker.
     pub worker: String,
-    /// Which process ran it.
+    /// ID of the process that ran it.
     pub instance: String,
-    /// When it started.
+    /// By the host's clock.
     pub started_at: Timestamp,
-    /// When it finished.
+    /// By the host's clock.
     pub finished_at: Timestamp,
     /// `ok`, `error`, `skipped` or `panicked`.
     pub outcome: String,
-    /// How many items came to which end.
+    /// Number of items by result.
     pub items: BTreeMap<String, u64>,
-    /// What went wrong.
+    /// Message of a failed run.
     pub error: Option<String>,
 }
 
-/// Where a worker stands.
+/// Pause and last runs of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerState {
-    /// The worker.
+    /// Name of the worker.
     pub worker: String,
-    /// Whether its scheduled runs are left out.
+    /// True if its scheduled runs are skipped.
     pub paused: bool,
-    /// When the catalog first heard of it.
+    /// When its row was inserted.
     pub seen_at: Timestamp,
-    /// When its last run started.
+    /// Start of its last run.
     pub last_started_at: Option<Timestamp>,
-    /// When its last run ended, well or not; of a run recorded by an earlier version, when it started.
+    /// End of its last run, successful or not; the start of a run that an earlier version recorded.
     pub last_finished_at: Option<Timestamp>,
-    /// When its last good run finished.
+    /// End of its last successful run.
     pub last_success_at: Option<Timestamp>,
-    /// What the catalog's clock showed when this was read.
+    /// The catalog's clock when the row was read.
     pub read_at: Timestamp,
 }
 
-/// What is known of the workers.
-#[async_trait]
-pub trait Runs: Send + Sync {
-    /// Where every worker stands; one look, not a transaction.
-    async fn worker_states(&self) -> Result<Vec<WorkerState>, Error>;
-
-    /// Enters workers that the catalog has not heard of yet; those it has stay as they are.
-    async fn enter_workers(&self, workers: &[&str]) -> Result<(), Error>;
-
-    /// Notes a good run that is not worth a row: only where the worker stands changes.
-    async fn note_run(&self, worker: &str, took: Duration) -> Result<(), Error>;
-
-    /// Records a run. Where the worker stands changes with it, unless the run was skipped; a run
-    /// that started before the last known one does not set the clock back.
-    async fn record_run(&self, run: &RunRow) -> Result<(), Error>;
-
-    /// Pauses a worker, or lets it go on.
-    async fn set_paused(&self, worker: &str, paused: bool) -> Result<(), Error>;
-
-    /// Recorded runs, of one worker or of all, newest first; `after` is the last one already seen.
-    async fn runs(&self, worker: Option<&str>, after: Option<&str>, limit: usize) -> Result<Vec<RunRow>, Error>;
-
-    /// Forgets runs of a worker beyond the newest `rows_max`, and runs of anybody that finished
-    /// longer ago than `keep`. A bounded step; how many went is returned.
-    async fn forget_runs(&self, worker: &str, keep: Duration, rows_max: usize) -> Result<usize, Error>;
-}
-
-/// `$1` worker, `$2` how long ago it started, `$3` whether it went well.
-const STAND: &str = "INSERT INTO worker_state (worker, seen_at, last_started_at, last_success_at, last_finished_at) \
+/// `$1` is the worker, `$2` the duration of the run, `$3` is 1 if it was successful. A run that started before the last
+/// known one does not change `last_started_at`.
+const UPDATE_STATE: &str = "INSERT INTO worker_state (worker, seen_at, last_started_at, last_success_at, \
+     last_finished_at) \
      VALUES ($1, :now, :now - $2, CASE WHEN $3 = 1 THEN :now END, :now) ON CONFLICT (worker) DO UPDATE SET \
      last_finished_at = excluded.last_finished_at, \
      last_started_at = CASE WHEN worker_state.last_started_at > excluded.last_started_at \
          THEN worker_state.last_started_at ELSE excluded.last_started_at END, \
      last_success_at = coalesce(excluded.last_success_at, worker_state.last_success_at)";
 
-fn stand(unit: &mut Unit, worker: &str, took: Duration, success: bool) {
-    unit.run(STAND, params![worker, millis_of(took), i64::from(success)]);
+fn update_state(unit: &mut Unit, worker: &str, took: Duration, success: bool) {
+    unit.run(UPDATE_STATE, params![worker, millis_of(took), i64::from(success)]);
 }
 
 fn state(row: &Row) -> Result<WorkerState, Error> {
-    let moment = |column| row.opt_int(column).map(|millis| millis.map(Timestamp::from_millis));
     Ok(WorkerState {
-        worker: row.text(0)?.to_owned(),
-        paused: row.int(1)? != 0,
-        seen_at: Timestamp::from_millis(row.int(2)?),
-        last_started_at: moment(3)?,
-        last_success_at: moment(4)?,
-        read_at: Timestamp::from_millis(row.int(5)?),
-        last_finished_at: moment(6)?,
+        worker: row.string("worker")?,
+        paused: row.int("paused")? != 0,
+        seen_at: row.time("seen_at")?,
+        last_started_at: row.opt_time("last_started_at")?,
+        last_success_at: row.opt_time("last_success_at")?,
+        read_at: row.time("now")?,
+        last_finished_at: row.opt_time("finished_at")?,
     })
 }
 
 fn run(row: &Row) -> Result<RunRow, Error> {
     Ok(RunRow {
-        run_id: row.text(0)?.to_owned(),
-        worker: row.text(1)?.to_owned(),
-        instance: row.text(2)?.to_owned(),
-        started_at: Timestamp::from_millis(row.int(3)?),
-        finished_at: Timestamp::from_millis(row.int(4)?),
-        outcome: row.text(5)?.to_owned(),
-        items: row.json(6)?,
-        error: row.opt_text(7)?.map(str::to_owned),
+        run_id: row.string("run_id")?,
+        worker: row.string("worker")?,
+        instance: row.string("instance")?,
+        started_at: row.time("started_at")?,
+        finished_at: row.time("finished_at")?,
+        outcome: row.string("outcome")?,
+        items: row.json("items")?,
+        error: row.opt_string("error")?,
     })
 }
 
-#[async_trait]
-impl Runs for Catalog {
-    async fn worker_states(&self) -> Result<Vec<WorkerState>, Error> {
-        const SQL: &str = "SELECT worker, paused, seen_at, last_started_at, last_success_at, :now, \
-             coalesce(last_finished_at, last_started_at) FROM worker_state ORDER BY worker";
+impl Catalog {
+    /// The state of every worker, with one query.
+    pub async fn worker_states(&self) -> Result<Vec<WorkerState>, Error> {
+        const SQL: &str = "SELECT worker, paused, seen_at, last_started_at, last_success_at, :now AS now, \
+             coalesce(last_finished_at, last_started_at) AS finished_at FROM worker_state ORDER BY worker";
         self.survey(SQL, vec![]).await?.iter().map(state).collect()
     }
 
-    async fn enter_workers(&self, workers: &[&str]) -> Result<(), Error> {
-        let mut unit = Unit::new("enter_workers");
+    /// Inserts rows for workers that have none.
+    pub async fn insert_workers(&self, workers: &[&str]) -> Result<(), Error> {
+        let mut unit = Unit::new("insert_workers");
         for worker in workers {
             unit.run(
                 "INSERT INTO worker_state (worker, seen_at) VALUES ($1, :now) ON CONFLICT (worker) DO NOTHING",
@@ -143,13 +117,15 @@ impl Runs for Catalog {
         self.write(unit).await.map(drop)
     }
 
-    async fn note_run(&self, worker: &str, took: Duration) -> Result<(), Error> {
+    /// Updates the state of a worker after a successful run without recording the run.
+    pub async fn note_run(&self, worker: &str, took: Duration) -> Result<(), Error> {
         let mut unit = Unit::new("note_run");
-        stand(&mut unit, worker, took, true);
+        update_state(&mut unit, worker, took, true);
         self.write(unit).await.map(drop)
     }
 
-    async fn record_run(&self, run: &RunRow) -> Result<(), Error> {
+    /// Records a run and updates the state of its worker, unless the run was skipped.
+    pub async fn record_run(&self, run: &RunRow) -> Result<(), Error> {
         let mut unit = Unit::new("record_run");
         let (started, finished) = (run.started_at.millis(), run.finished_at.millis());
         unit.run(
@@ -167,12 +143,13 @@ impl Runs for Catalog {
             ],
         );
         if run.outcome != SKIPPED {
-            stand(&mut unit, &run.worker, run.finished_at.since(run.started_at), run.outcome == OK);
+            update_state(&mut unit, &run.worker, run.finished_at.since(run.started_at), run.outcome == OK);
         }
         self.write(unit).await.map(drop)
     }
 
-    async fn set_paused(&self, worker: &str, paused: bool) -> Result<(), Error> {
+    /// Pauses a worker, or resumes it.
+    pub async fn set_paused(&self, worker: &str, paused: bool) -> Result<(), Error> {
         let mut unit = Unit::new("set_paused");
         unit.run(
             "INSERT INTO worker_state (worker, seen_at, paused) VALUES ($1, :now, $2) \
@@ -182,18 +159,21 @@ impl Runs for Catalog {
         self.write(unit).await.map(drop)
     }
 
-    async fn runs(&self, worker: Option<&str>, after: Option<&str>, limit: usize) -> Result<Vec<RunRow>, Error> {
+    /// Recorded runs, of one worker or of all, newest first; `after` is the last run of the previous page.
+    pub async fn runs(&self, worker: Option<&str>, after: Option<&str>, limit: usize) -> Result<Vec<RunRow>, Error> {
         const ALL: &str = "SELECT run_id, worker, instance, started_at, finished_at, outcome, items, error \
              FROM worker_runs WHERE run_id < $1 ORDER BY run_id DESC LIMIT $2";
         const OF_ONE: &str = "SELECT run_id, worker, instance, started_at, finished_at, outcome, items, error \
              FROM worker_runs WHERE run_id < $1 AND worker = $3 ORDER BY run_id DESC LIMIT $2";
-        // Behind every identifier.
+        // Greater than every ID.
         let after = after.unwrap_or("~");
         let sql = if worker.is_some() { OF_ONE } else { ALL };
         self.survey(sql, params![after, limit, worker]).await?.iter().map(run).collect()
     }
 
-    async fn forget_runs(&self, worker: &str, keep: Duration, rows_max: usize) -> Result<usize, Error> {
+    /// Deletes runs of a worker beyond the newest `rows_max`, and runs of any worker that finished longer ago than
+    /// `keep`. A bounded step; returns the number of deleted runs.
+    pub async fn forget_runs(&self, worker: &str, keep: Duration, rows_max: usize) -> Result<usize, Error> {
         let mut unit = Unit::new("forget_runs");
         unit.run(
             "DELETE FROM worker_runs WHERE run_id IN (SELECT run_id FROM worker_runs WHERE worker = $1 \

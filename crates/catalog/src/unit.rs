@@ -1,17 +1,21 @@
 //! Units of work: lists of statements with guards, run atomically by a driver.
 //!
-//! No closure and no handle crosses an await, so nobody can wait for a backend inside a
-//! transaction. SQL is written once: `$1..$n` are parameters, `:now` is the catalog's clock, and
-//! `/*lock*/`, `/*share*/`, `/*skip*/` become row locks where the database has them.
+//! No closure and no handle crosses an await, so no caller can wait for a backend inside a transaction. SQL is written
+//! once, in a common dialect: `$1..$n` are parameters, `:now` is the catalog's clock, and `/*lock*/`, `/*share*/`,
+//! `/*skip*/` become row locks on PostgreSQL. Expressions that are read have an `AS` alias.
 
-use crate::error::{Error, Verdict};
+mod row;
 
-/// A value that goes into or comes out of a statement.
+pub use row::{Columns, Row};
+
+use crate::error::Verdict;
+
+/// A parameter or a column of a result row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Nothing.
+    /// SQL NULL.
     Null,
-    /// A number.
+    /// INTEGER in SQLite, BIGINT in PostgreSQL.
     Int(i64),
     /// Text, compared as bytes.
     Text(String),
@@ -53,154 +57,159 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// Builds the parameters of a statement.
+/// Converts its arguments to the parameter list of a statement.
 #[macro_export]
 macro_rules! params {
     ($($value:expr),* $(,)?) => { vec![$($crate::unit::Value::from($value)),*] };
 }
 
-/// How many rows a statement must touch or return.
+/// Number of rows that a statement must change or return; otherwise the unit fails and changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard {
-    /// Exactly this many.
+    /// The exact number.
     pub rows: usize,
-    /// What it means if not.
+    /// Reported to the caller if the number differs.
     pub verdict: Verdict,
 }
 
 /// One statement of a unit.
 #[derive(Debug, Clone)]
 pub struct Statement {
-    /// The SQL, in the common dialect.
+    /// Text in the common dialect; drivers cache its translation by the text.
     pub sql: &'static str,
-    /// Its parameters; trailing ones that the SQL does not mention are ignored.
+    /// Values of `$1..$n`. Trailing ones that the SQL does not mention are ignored.
     pub params: Vec<Value>,
-    /// What must hold.
+    /// `None` allows any number of rows.
     pub guard: Option<Guard>,
-    /// Whether it is there for its locks alone: a database with one writer at a time does without it.
+    /// True if the statement only locks rows; SQLite, which has one writer at a time, skips it.
     pub only_locks: bool,
 }
 
 impl Statement {
-    /// A statement about which nothing must hold.
+    /// A statement that may change or return any number of rows.
     #[must_use]
     pub fn new(sql: &'static str, params: Vec<Value>) -> Self {
         Self { sql, params, guard: None, only_locks: false }
     }
 }
 
-/// A whole transaction.
+/// The order in which every unit locks rows; rows of one rank are locked in one statement, by their key. Two units
+/// that lock in different orders deadlock. Rows that one of these locks protects need no rank: parts (by their
+/// upload), locations (by their content). Inserted content has none: no other unit sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LockRank {
+    Bucket,
+    Upload,
+    Object,
+    Intent,
+    Backend,
+    Content,
+    Cleanup,
+    DeadLetter,
+    Quota,
+}
+
+/// The statements of one transaction.
 #[derive(Debug, Clone)]
 pub struct Unit {
-    /// Its name, for logs and traces.
+    /// Appears in logs and traces.
     pub name: &'static str,
-    /// Its statements, in order; each sees what the last did.
+    /// Run in this order; each sees the changes of the earlier ones.
     pub statements: Vec<Statement>,
-    /// Places of the statements whose answers name the contents that the unit condemned.
+    /// Indexes of the statements whose answers name the contents that the unit condemned.
     pub(crate) condemning: Vec<usize>,
+    /// The highest rank that a statement has locked.
+    locked: LockRank,
+    /// True if the next statement was given a rank.
+    ranked: bool,
 }
 
 impl Unit {
-    /// An empty unit.
+    /// A unit without statements.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self { name, statements: Vec::new(), condemning: Vec::new() }
+        let (statements, condemning) = (Vec::new(), Vec::new());
+        Self { name, statements, condemning, locked: LockRank::Bucket, ranked: false }
     }
 
-    /// Adds a statement; the answer's place in the list is returned.
-    pub fn run(&mut self, sql: &'static str, params: Vec<Value>) -> usize {
-        self.statements.push(Statement::new(sql, params));
+    /// Gives the next statement its rank in the lock order. Debug builds panic if the ranks of a unit do not ascend,
+    /// and if a statement that asks for row locks has no rank.
+    pub(crate) fn at(&mut self, rank: LockRank) -> &mut Self {
+        debug_assert!(self.locked <= rank, "{} locks {rank:?} after {:?}", self.name, self.locked);
+        (self.locked, self.ranked) = (rank, true);
+        self
+    }
+
+    fn push(&mut self, statement: Statement) -> usize {
+        let locks = statement.sql.contains("/*lock*/") || statement.sql.contains("/*share*/");
+        debug_assert!(!locks || self.ranked, "{} locks without a rank: {}", self.name, statement.sql);
+        self.ranked = false;
+        self.statements.push(statement);
         self.statements.len() - 1
     }
 
-    /// Adds a statement that only locks rows, in order, for those behind it. Its answer may be empty.
-    pub fn lock(&mut self, sql: &'static str, params: Vec<Value>) {
-        self.statements.push(Statement { only_locks: true, ..Statement::new(sql, params) });
+    /// Adds a statement and returns the index of its answer.
+    pub fn run(&mut self, sql: &'static str, params: Vec<Value>) -> usize {
+        self.push(Statement::new(sql, params))
     }
 
-    /// Adds a statement that must touch or return exactly one row.
+    /// Adds a statement that only locks rows for the later statements. Its answer may be empty.
+    pub(crate) fn lock(&mut self, rank: LockRank, sql: &'static str, params: Vec<Value>) {
+        self.at(rank).push(Statement { only_locks: true, ..Statement::new(sql, params) });
+    }
+
+    /// Adds a statement that must change or return exactly one row.
     pub fn one(&mut self, sql: &'static str, params: Vec<Value>, verdict: Verdict) -> usize {
         self.exactly(1, sql, params, verdict)
     }
 
-    /// Adds a statement that must touch or return exactly this many rows.
+    /// Adds a statement that must change or return exactly `rows` rows.
     pub fn exactly(&mut self, rows: usize, sql: &'static str, params: Vec<Value>, verdict: Verdict) -> usize {
         let guard = Some(Guard { rows, verdict });
-        self.statements.push(Statement { guard, ..Statement::new(sql, params) });
-        self.statements.len() - 1
+        self.push(Statement { guard, ..Statement::new(sql, params) })
     }
 }
 
-/// One row of an answer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row(pub Vec<Value>);
-
-impl Row {
-    fn value(&self, column: usize) -> Result<&Value, Error> {
-        self.0.get(column).ok_or_else(|| Error::Internal(format!("no column {column}")))
-    }
-
-    /// A number.
-    pub fn int(&self, column: usize) -> Result<i64, Error> {
-        self.opt_int(column)?.ok_or_else(|| Error::Corrupt(format!("column {column} is null")))
-    }
-
-    /// A number that is not negative.
-    pub fn size(&self, column: usize) -> Result<u64, Error> {
-        u64::try_from(self.int(column)?).map_err(|_| Error::Corrupt(format!("column {column} is negative")))
-    }
-
-    /// A number or nothing.
-    pub fn opt_int(&self, column: usize) -> Result<Option<i64>, Error> {
-        match self.value(column)? {
-            Value::Null => Ok(None),
-            Value::Int(number) => Ok(Some(*number)),
-            Value::Text(_) => Err(Error::Corrupt(format!("column {column} is text"))),
-        }
-    }
-
-    /// Text.
-    pub fn text(&self, column: usize) -> Result<&str, Error> {
-        self.opt_text(column)?.ok_or_else(|| Error::Corrupt(format!("column {column} is null")))
-    }
-
-    /// Text or nothing.
-    pub fn opt_text(&self, column: usize) -> Result<Option<&str>, Error> {
-        match self.value(column)? {
-            Value::Null => Ok(None),
-            Value::Text(text) => Ok(Some(text)),
-            Value::Int(_) => Err(Error::Corrupt(format!("column {column} is a number"))),
-        }
-    }
-
-    /// Text that reads as a name, an identifier or a digest.
-    pub fn parse<T: std::str::FromStr>(&self, column: usize) -> Result<T, Error> {
-        let text = self.text(column)?;
-        text.parse().map_err(|_| Error::Corrupt(format!("column {column} holds {text:?}")))
-    }
-
-    /// Text that holds JSON.
-    pub fn json<T: serde::de::DeserializeOwned>(&self, column: usize) -> Result<T, Error> {
-        serde_json::from_str(self.text(column)?).map_err(|error| Error::Corrupt(error.to_string()))
-    }
-
-    /// Text that holds JSON, or nothing.
-    pub fn opt_json<T: serde::de::DeserializeOwned>(&self, column: usize) -> Result<Option<T>, Error> {
-        let text = self.opt_text(column)?;
-        text.map(serde_json::from_str).transpose().map_err(|error| Error::Corrupt(error.to_string()))
-    }
-}
-
-/// What one statement did.
+/// Result of one statement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
-    /// The rows it returned.
+    /// The rows that it returned.
     pub rows: Vec<Row>,
-    /// How many rows it changed, if it returned none.
+    /// Number of rows that it changed or returned.
     pub changed: usize,
 }
 
-/// Anything as the JSON text that a column or a list parameter holds.
+/// Serialises to the JSON text that a column or a list parameter holds.
 pub fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("records of the model always serialise")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LockRank, Unit};
+
+    const LOCK: &str = "SELECT id FROM contents WHERE id = $1 ORDER BY id /*lock*/";
+
+    #[test]
+    fn ascending_and_equal_lock_ranks_are_accepted() {
+        let mut unit = Unit::new("ascending");
+        for rank in [LockRank::Bucket, LockRank::Content, LockRank::Content, LockRank::Quota] {
+            unit.lock(rank, LOCK, vec![]);
+        }
+        assert_eq!(unit.statements.len(), 4);
+    }
+
+    #[test]
+    #[should_panic(expected = "descending locks Content after Quota")]
+    fn descending_lock_ranks_panic() {
+        let mut unit = Unit::new("descending");
+        unit.lock(LockRank::Quota, LOCK, vec![]);
+        unit.lock(LockRank::Content, LOCK, vec![]);
+    }
+
+    #[test]
+    #[should_panic(expected = "unranked locks without a rank")]
+    fn a_locking_statement_without_a_rank_panics() {
+        Unit::new("unranked").run(LOCK, vec![]);
+    }
 }

@@ -1,12 +1,11 @@
-//! Multipart uploads in the catalog. Writers of parts hold their upload open; Complete and Abort
-//! change its state by compare-and-set, so exactly one of them wins.
+//! Multipart uploads. Writers of parts share-lock their open upload; Complete and Abort change its state by
+//! compare-and-set, so exactly one of them wins.
 
 mod rows;
 mod stale;
 
 use std::sync::LazyLock;
 
-use async_trait::async_trait;
 use s3o_model::checksum::Checksum;
 use s3o_model::cleanup::Reason;
 use s3o_model::clock::Timestamp;
@@ -16,126 +15,101 @@ use s3o_model::ids::{BucketId, ContentId, UploadId};
 use s3o_model::multipart::{CompletedAnswer, Part, Upload};
 use s3o_model::object::Attributes;
 
+use crate::commits::{ContentPlan, NewBytes, Referrer, commit};
 use crate::error::{Error, Verdict};
-use crate::landed::Landed;
-use crate::objects::{BUCKET_STANDS, Committed, DISPLACED, LOCK_INTENTS, SUPERSEDE, moment, upsert_object};
-use crate::release::{NONE, Release, Selector};
-use crate::sharing::{Becomes, Body, IS_LIVE, RUNS_MAX};
-use crate::unit::{Unit, json};
+use crate::objects::{BUCKET_STANDS, Committed, DISPLACED, LOCK_INTENTS, SUPERSEDE, upsert_object};
+use crate::release::{DELETES_NOTHING, Release, Selector};
+use crate::sharing::{ADD_REFERENCE, IS_LIVE};
+use crate::stored_bytes::StoredBytes;
+use crate::unit::{LockRank, Unit, json};
 use crate::{Catalog, PutRow, params};
 
-pub use stale::{StaleUpload, StaleUploads};
+pub use stale::StaleUpload;
 pub(crate) use stale::{close, held_bytes};
 
 /// The bytes of a part.
 #[derive(Debug, Clone)]
 pub enum PartSource {
-    /// They were just written.
+    /// Bytes that were just written.
     Written {
-        /// The bytes.
-        landed: Landed,
-        /// The digest.
+        /// What holds the bytes until this commit.
+        stored: StoredBytes,
+        /// Digest of the bytes; later writes of a deduplicating bucket find the content by it.
         sha256: Option<Sha256>,
-        /// The bucket that keeps equal content once, if it does.
-        dedup: Option<BucketId>,
+        /// Which content the part refers to.
+        plan: ContentPlan,
     },
-    /// They lie in content that is already there.
+    /// A range of existing content.
     Range {
-        /// Where they begin in it.
+        /// First byte of the range in the content.
         offset: u64,
     },
 }
 
-/// A part that becomes part of its upload.
+/// A part to add to its upload, or to replace there.
 #[derive(Debug, Clone)]
 pub struct CommitPart {
-    /// The upload.
+    /// The commit fails as `NoSuchUpload` if it is not open.
     pub upload: UploadId,
-    /// The part's number.
+    /// From 1 to 10000.
     pub number: u32,
-    /// The content that holds the bytes.
+    /// Existing content of a range, or the ID of the content that written bytes become under [`ContentPlan::Fresh`].
     pub content: ContentId,
-    /// How many bytes.
+    /// In bytes.
     pub length: u64,
-    /// Their digest.
+    /// Digest of the part.
     pub md5: Md5,
-    /// Their checksum.
+    /// Checksum that the client declared or asked for.
     pub checksum: Option<Checksum>,
-    /// Where they come from.
+    /// Written bytes or a range of existing content.
     pub source: PartSource,
+}
+
+impl CommitPart {
+    /// Replaces the plan; a part that refers to a range has none.
+    pub fn set_plan(&mut self, new: ContentPlan) {
+        if let PartSource::Written { plan, .. } = &mut self.source {
+            *plan = new;
+        }
+    }
 }
 
 /// An upload that becomes an object.
 #[derive(Debug, Clone)]
 pub struct CompleteRow {
-    /// The upload.
+    /// The commit fails as `NoSuchUpload` if it is not open.
     pub upload: UploadId,
-    /// The joined content to make.
+    /// ID of the new joined content.
     pub content: ContentId,
-    /// The parts it is made of, by number, with the contents they had when they were checked.
+    /// Numbers of the listed parts, ascending, with the contents they had when the caller checked them.
     pub parts: Vec<(u32, ContentId)>,
     /// The object's row.
     pub row: PutRow,
-    /// When it may be stored.
+    /// Fails as `PreconditionFailed` if the current row does not satisfy it.
     pub condition: WriteCondition,
-    /// What the client is told, now and when it asks again.
+    /// Stored for repetitions of the request.
     pub answer: CompletedAnswer,
 }
 
-/// What is known of uploads.
-#[async_trait]
-pub trait Uploads: Send + Sync {
-    /// Opens an upload.
-    async fn create_upload(&self, upload: &Upload) -> Result<Timestamp, Error>;
-
-    /// One upload, whatever its state.
-    async fn upload(&self, id: UploadId) -> Result<Option<Upload>, Error>;
-
-    /// The parts of an upload with numbers above `after`, at most `limit`.
-    async fn parts(&self, id: UploadId, after: u32, limit: usize) -> Result<Vec<Part>, Error>;
-
-    /// Open uploads of a bucket from (key, id) on, exclusive, whose keys start with `prefix`.
-    async fn open_uploads(
-        &self,
-        bucket: BucketId,
-        prefix: &str,
-        after: (&str, &str),
-        limit: usize,
-    ) -> Result<Vec<Upload>, Error>;
-
-    /// Puts a part in its place; what it displaced is released.
-    async fn commit_part(&self, part: CommitPart) -> Result<Timestamp, Error>;
-
-    /// Makes one object of the parts. Parts that are not listed stay with the closed upload, for
-    /// cleanup. Fails as `NoSuchUpload` if it is not open, `RunAgain` if a part was replaced.
-    async fn complete_upload(&self, complete: CompleteRow) -> Result<Committed, Error>;
-
-    /// Closes an open upload. Fails as `NoSuchUpload`.
-    async fn abort_upload(&self, id: UploadId) -> Result<(), Error>;
-}
-
 /// What part `$2` of upload `$1` referred to before this unit wrote it.
-static DISPLACED_PART: LazyLock<Release> = LazyLock::new(|| {
+pub(crate) static DISPLACED_PART: LazyLock<Release> = LazyLock::new(|| {
     Release::of(&Selector {
         referrers: "multipart_parts WHERE upload_id = $1 AND number = $2 AND prev_content_id IS NOT NULL",
         column: "prev_content_id",
-        dying_objects: NONE,
-        dying_pieces: NONE,
-        dying_parts: NONE,
-        dying_pins: NONE,
+        ..DELETES_NOTHING
     })
 });
 
-const HOLD_OPEN: &str = "SELECT id FROM multipart_uploads WHERE id = $1 AND state = 'open' /*share*/";
+pub(crate) const HOLD_OPEN: &str = "SELECT id FROM multipart_uploads WHERE id = $1 AND state = 'open' /*share*/";
 
 const UPSERT_PART: &str = "INSERT INTO multipart_parts \
      (upload_id, number, content_id, byte_offset, length, md5, checksum, last_modified) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, :now / 1000 * 1000) \
      ON CONFLICT (upload_id, number) DO UPDATE SET prev_content_id = multipart_parts.content_id, \
-     content_id = excluded.content_id, byte_offset = excluded.byte_offset, length = excluded.length, md5 = excluded.md5, \
-     checksum = excluded.checksum, last_modified = excluded.last_modified RETURNING last_modified";
+     content_id = excluded.content_id, byte_offset = excluded.byte_offset, length = excluded.length, md5 = \
+     excluded.md5, checksum = excluded.checksum, last_modified = excluded.last_modified RETURNING last_modified";
 
-fn upsert_part(unit: &mut Unit, part: &CommitPart, content: ContentId, offset: u64) -> usize {
+pub(crate) fn upsert_part(unit: &mut Unit, part: &CommitPart, content: ContentId, offset: u64) -> usize {
     unit.run(
         UPSERT_PART,
         params![
@@ -150,12 +124,12 @@ fn upsert_part(unit: &mut Unit, part: &CommitPart, content: ContentId, offset: u
     )
 }
 
-#[async_trait]
-impl Uploads for Catalog {
-    async fn create_upload(&self, upload: &Upload) -> Result<Timestamp, Error> {
+impl Catalog {
+    /// Opens an upload and returns its creation time. Fails as `NoSuchBucket`.
+    pub async fn create_upload(&self, upload: &Upload) -> Result<Timestamp, Error> {
         let Attributes { headers, metadata, tags } = &upload.attributes;
         let mut unit = Unit::new("create_upload");
-        unit.one(BUCKET_STANDS, params![upload.bucket], Verdict::NoSuchBucket);
+        unit.at(LockRank::Bucket).one(BUCKET_STANDS, params![upload.bucket], Verdict::NoSuchBucket);
         let created = unit.run(
             "INSERT INTO multipart_uploads (id, bucket_id, key, headers, metadata, tags, checksum, expiry, \
              created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, :now / 1000 * 1000) RETURNING created_at",
@@ -170,18 +144,21 @@ impl Uploads for Catalog {
                 upload.expiry.as_ref().map(json),
             ],
         );
-        moment(&self.write(unit).await?[created].rows[0], 0)
+        self.write(unit).await?[created].rows[0].time("created_at")
     }
 
-    async fn upload(&self, id: UploadId) -> Result<Option<Upload>, Error> {
-        self.read(rows::ONE_UPLOAD, params![id]).await?.first().map(rows::upload).transpose()
+    /// An upload in any state; `None` if it never existed or was deleted after it was closed.
+    pub async fn upload(&self, id: UploadId) -> Result<Option<Upload>, Error> {
+        self.read(&rows::ONE_UPLOAD, params![id]).await?.first().map(rows::upload).transpose()
     }
 
-    async fn parts(&self, id: UploadId, after: u32, limit: usize) -> Result<Vec<Part>, Error> {
+    /// The parts of an upload with numbers above `after`, at most `limit`.
+    pub async fn parts(&self, id: UploadId, after: u32, limit: usize) -> Result<Vec<Part>, Error> {
         self.read(rows::PARTS, params![id, after, limit]).await?.iter().map(rows::part).collect()
     }
 
-    async fn open_uploads(
+    /// Open uploads of a bucket from (key, id) on, exclusive, whose keys start with `prefix`.
+    pub async fn open_uploads(
         &self,
         bucket: BucketId,
         prefix: &str,
@@ -191,35 +168,41 @@ impl Uploads for Catalog {
         let (key, id) = after;
         let from = if key < prefix { (prefix, "") } else { (key, id) };
         let mut values = params![bucket, from.0, from.1, limit];
-        let sql = match s3o_model::listing::successor(prefix) {
+        let sql: &'static str = match s3o_model::listing::successor(prefix) {
             Some(before) => {
                 values.extend(params![before]);
-                rows::OPEN_UPLOADS_BEFORE
+                &rows::OPEN_UPLOADS_BEFORE
             }
-            None => rows::OPEN_UPLOADS,
+            None => &rows::OPEN_UPLOADS,
         };
         self.read(sql, values).await?.iter().map(rows::upload).collect()
     }
 
-    async fn commit_part(&self, part: CommitPart) -> Result<Timestamp, Error> {
-        match &part.source {
-            PartSource::Written { landed, sha256, dedup } => {
-                let (md5, size_bytes) = (part.md5, part.length);
-                let body = Body { fresh: part.content, dedup: *dedup, sha256: *sha256, md5, size_bytes };
-                self.commit_written(&part, landed, &body).await
+    /// Writes a part's row and releases the content it referred to before. Fails as `ResolveAgain` if the plan no
+    /// longer holds or the source of a range is condemned, `Fenced` if an intent is no longer held.
+    pub async fn commit_part(&self, part: &CommitPart) -> Result<Timestamp, Error> {
+        let mut unit = Unit::new("commit_part");
+        let written = match &part.source {
+            PartSource::Written { stored, sha256, plan } => {
+                let CommitPart { content, md5, length, .. } = *part;
+                let bytes = NewBytes { stored, content, sha256: *sha256, md5, size_bytes: length };
+                commit(&mut unit, &Referrer::Part(part), &bytes, *plan).written
             }
-            PartSource::Range { offset } => self.commit_range(&part, *offset).await,
-        }
+            PartSource::Range { offset } => commit_range(&mut unit, part, *offset),
+        };
+        self.write(unit).await?[written].rows[0].time("last_modified")
     }
 
-    async fn complete_upload(&self, complete: CompleteRow) -> Result<Committed, Error> {
+    /// Makes one object of the parts. Parts that are not listed stay with the closed upload, for
+    /// cleanup. Fails as `NoSuchUpload` if it is not open, `RunAgain` if a part was replaced.
+    pub async fn complete_upload(&self, complete: CompleteRow) -> Result<Committed, Error> {
         let row = &complete.row;
         let place = params![row.bucket, &row.key];
         let count = complete.parts.len();
         let list = json(&complete.parts);
         let mut unit = Unit::new("complete_upload");
-        let stands = unit.one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
-        unit.one(
+        let stands = unit.at(LockRank::Bucket).one(BUCKET_STANDS, place.clone(), Verdict::NoSuchBucket);
+        unit.at(LockRank::Upload).one(
             "UPDATE multipart_uploads SET state = 'completed', answer = $2, closed_at = :now \
              WHERE id = $1 AND state = 'open'",
             params![complete.upload, json(&complete.answer)],
@@ -230,19 +213,20 @@ impl Uploads for Catalog {
             params![complete.content, row.size_bytes],
         );
         let written = upsert_object(&mut unit, row, complete.content, &complete.condition);
-        unit.lock(LOCK_INTENTS, place.clone());
-        DISPLACED.lock(&mut unit, &place);
+        unit.lock(LockRank::Intent, LOCK_INTENTS, place.clone());
+        DISPLACED.lock_contents(&mut unit, &place);
         // References move from the parts to the pieces: no count changes.
         let listed = params![complete.upload, complete.content, &list];
         unit.exactly(count, rows::JOIN_PARTS, listed, Verdict::RunAgain);
         unit.exactly(count, rows::TAKE_PARTS, params![complete.upload, &list], Verdict::RunAgain);
         unit.run(rows::NOTE_LEFTOVER, params![complete.upload]);
-        DISPLACED.add_to(&mut unit, &place, Reason::Overwrite);
+        DISPLACED.release(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
         Committed::of(&self.write(unit).await?, stands, written)
     }
 
-    async fn abort_upload(&self, id: UploadId) -> Result<(), Error> {
+    /// Closes an open upload. Fails as `NoSuchUpload`.
+    pub async fn abort_upload(&self, id: UploadId) -> Result<(), Error> {
         let mut unit = Unit::new("abort_upload");
         unit.one(
             "UPDATE multipart_uploads SET state = 'aborted', closed_at = :now WHERE id = $1 AND state = 'open'",
@@ -254,49 +238,14 @@ impl Uploads for Catalog {
     }
 }
 
-impl Catalog {
-    async fn commit_written(&self, part: &CommitPart, landed: &Landed, body: &Body) -> Result<Timestamp, Error> {
-        for _ in 0..RUNS_MAX {
-            let becomes = self.becomes(landed, body).await?;
-            match self.commit_part_as(part, landed, body, becomes).await {
-                // The content was condemned, or somebody made it first.
-                Err(Error::Guard(Verdict::ResolveAgain)) if !becomes.is_pinned() => {}
-                done => return done,
-            }
-        }
-        self.commit_part_as(part, landed, body, Becomes::Fresh(None)).await
-    }
-
-    async fn commit_part_as(
-        &self,
-        part: &CommitPart,
-        landed: &Landed,
-        body: &Body,
-        becomes: Becomes,
-    ) -> Result<Timestamp, Error> {
-        let (place, content) = (params![part.upload, part.number], becomes.content(body));
-        let mut unit = Unit::new("commit_part");
-        unit.one(HOLD_OPEN, params![part.upload], Verdict::NoSuchUpload);
-        becomes.appear(&mut unit, body);
-        let written = upsert_part(&mut unit, part, content, 0);
-        landed.hold(&mut unit);
-        becomes.acquire(&mut unit, &DISPLACED_PART, &place);
-        becomes.settle(&mut unit, landed, body, (&DISPLACED_PART, &place));
-        DISPLACED_PART.enter(&mut unit, &place, Some(content), None);
-        DISPLACED_PART.add_to(&mut unit, &place, Reason::Multipart);
-        becomes.book(&mut unit, landed, body);
-        moment(&self.write(unit).await?[written].rows[0], 0)
-    }
-
-    /// A part refers to content that is already there.
-    async fn commit_range(&self, part: &CommitPart, offset: u64) -> Result<Timestamp, Error> {
-        let (place, becomes) = (params![part.upload, part.number], Becomes::Joined(part.content));
-        let mut unit = Unit::new("commit_part");
-        unit.one(HOLD_OPEN, params![part.upload], Verdict::NoSuchUpload);
-        unit.one(IS_LIVE, params![part.content], Verdict::ResolveAgain);
-        let written = upsert_part(&mut unit, part, part.content, offset);
-        becomes.acquire(&mut unit, &DISPLACED_PART, &place);
-        DISPLACED_PART.add_to(&mut unit, &place, Reason::Multipart);
-        moment(&self.write(unit).await?[written].rows[0], 0)
-    }
+/// Adds the statements that make a part refer to a range of existing content.
+fn commit_range(unit: &mut Unit, part: &CommitPart, offset: u64) -> usize {
+    let (key, content) = (params![part.upload, part.number], part.content);
+    unit.at(LockRank::Upload).one(HOLD_OPEN, params![part.upload], Verdict::NoSuchUpload);
+    unit.one(IS_LIVE, params![content], Verdict::ResolveAgain);
+    let written = upsert_part(unit, part, content, offset);
+    DISPLACED_PART.lock_contents_and(unit, &key, content);
+    unit.one(ADD_REFERENCE, params![content], Verdict::ResolveAgain);
+    DISPLACED_PART.release(unit, &key, Reason::Multipart);
+    written
 }

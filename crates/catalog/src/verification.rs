@@ -1,4 +1,4 @@
-//! Looking whether the rows agree with each other, and which rows name what a backend shows.
+//! Queries that check rows against each other, and find the rows that name bytes of a backend.
 //!
 //! Nothing here writes or locks.
 
@@ -7,11 +7,11 @@ mod naming;
 
 use std::collections::HashSet;
 
-use async_trait::async_trait;
 use s3o_model::cleanup::BackendUpload;
 use s3o_model::names::BackendName;
 use s3o_model::verify::{NamedBy, NamingRow};
 
+pub(crate) use checks::SHOWN;
 pub use checks::{Check, Cursor, checks};
 pub(crate) use naming::DRIFTED;
 
@@ -19,104 +19,75 @@ use crate::error::Error;
 use crate::unit::{Row, Value, json};
 use crate::{Catalog, params};
 
-/// Greater than every physical key: those begin with the name of a bucket.
+/// Greater than every physical key, since physical keys begin with the name of a bucket.
 const BEYOND: &str = "\u{10FFFF}";
 
-/// What changes when anything changes on a backend, as the catalog sees it.
+/// Values of a backend that change with every write and delete.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pulse {
-    /// Whether bytes may be there that the books hold otherwise: writes or deletes under way.
+    /// True while writes or deletes are under way, so that stored and counted bytes may differ.
     pub unsettled: bool,
-    /// The bytes that should be there at rest.
+    /// The bytes that the backend stores when nothing is under way.
     pub bytes: u64,
     newest: (Value, Value),
 }
 
-/// What can be checked while everything goes on.
-#[async_trait]
-pub trait Verification: Send + Sync {
-    /// The end of the next page that a check looks at; none behind the last row.
-    async fn page_end(&self, check: &'static Check, after: &Cursor, rows: usize) -> Result<Option<Cursor>, Error>;
-
-    /// What breaks a check between two places, as of one moment.
-    async fn broken(&self, check: &'static Check, after: &Cursor, upto: &Cursor) -> Result<Vec<String>, Error>;
-
-    /// Faults that the database's own check finds.
-    async fn integrity(&self) -> Result<Vec<String>, Error>;
-
-    /// Counters that differ from the sums of their rows, as of one moment.
-    async fn drifted(&self) -> Result<Vec<String>, Error>;
-
-    /// Every row that names one of these keys, as of one moment.
-    async fn naming_rows(&self, backend: &BackendName, keys: &[&str]) -> Result<Vec<NamingRow>, Error>;
-
-    /// Those of these identifiers that intents and cleanups name.
-    async fn named_identifiers(&self, backend: &BackendName, ids: &[&str]) -> Result<HashSet<String>, Error>;
-
-    /// The keys of locations that are not lost, behind `after` and up to `upto`, by key.
-    async fn located_keys(
-        &self,
-        backend: &BackendName,
-        after: &str,
-        upto: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<String>, Error>;
-
-    /// What changes when anything changes on a backend.
-    async fn pulse(&self, backend: &BackendName) -> Result<Pulse, Error>;
-}
-
 fn naming_row(row: &Row) -> Result<NamingRow, Error> {
-    let by = match row.text(1)? {
+    let by = match row.text("kind")? {
         "location" => NamedBy::Location { lost: false },
         "lost" => NamedBy::Location { lost: true },
         "intent" => NamedBy::Intent,
         "cleanup" => NamedBy::Cleanup,
         "dead_letter" => NamedBy::DeadLetter,
         "written_off" => NamedBy::WrittenOff,
-        other => return Err(Error::Internal(format!("no row is of the kind {other}"))),
+        other => return Err(Error::Internal(format!("unknown kind of row {other:?}"))),
     };
     Ok(NamingRow {
-        physical_key: row.text(0)?.to_owned(),
+        physical_key: row.string("physical_key")?,
         by,
-        size_bytes: row.size(2)?,
-        upload: BackendUpload::from_column(row.opt_text(3)?.map(str::to_owned)),
+        size_bytes: row.size("size_bytes")?,
+        upload: BackendUpload::from_column(row.opt_string("upload")?),
     })
 }
 
-fn texts(rows: &[Row]) -> Result<Vec<String>, Error> {
-    rows.iter().map(|row| row.text(0).map(str::to_owned)).collect()
+fn texts<T: FromIterator<String>>(rows: &[Row], column: &str) -> Result<T, Error> {
+    rows.iter().map(|row| row.string(column)).collect()
 }
 
-#[async_trait]
-impl Verification for Catalog {
-    async fn page_end(&self, check: &'static Check, after: &Cursor, rows: usize) -> Result<Option<Cursor>, Error> {
+impl Catalog {
+    /// The end of the next page of a check; `None` after the last row.
+    pub async fn page_end(&self, check: &'static Check, after: &Cursor, rows: usize) -> Result<Option<Cursor>, Error> {
         let found = self.survey(check.page(), Check::step(after, rows)).await?;
-        Ok(found.into_iter().next().map(|row| Cursor(row.0)))
+        Ok(found.into_iter().next().map(|row| Cursor(row.values)))
     }
 
-    async fn broken(&self, check: &'static Check, after: &Cursor, upto: &Cursor) -> Result<Vec<String>, Error> {
-        texts(&self.survey(&check.broken, Check::span(after, upto)).await?)
+    /// Descriptions of the rows between two cursors that violate a check, in one snapshot.
+    pub async fn broken(&self, check: &'static Check, after: &Cursor, upto: &Cursor) -> Result<Vec<String>, Error> {
+        texts(&self.survey(&check.broken, Check::span(after, upto)).await?, SHOWN)
     }
 
-    async fn integrity(&self) -> Result<Vec<String>, Error> {
+    /// Faults that the database's own integrity check finds.
+    pub async fn check_integrity(&self) -> Result<Vec<String>, Error> {
         self.driver.check_integrity().await
     }
 
-    async fn drifted(&self) -> Result<Vec<String>, Error> {
-        texts(&self.survey(&naming::DRIFTED, vec![]).await?)
+    /// Descriptions of quota counters that differ from the sums of their rows, in one snapshot.
+    pub async fn drifted(&self) -> Result<Vec<String>, Error> {
+        texts(&self.survey(&naming::DRIFTED, vec![]).await?, SHOWN)
     }
 
-    async fn naming_rows(&self, backend: &BackendName, keys: &[&str]) -> Result<Vec<NamingRow>, Error> {
+    /// Every row that names one of these keys, in one snapshot.
+    pub async fn naming_rows(&self, backend: &BackendName, keys: &[&str]) -> Result<Vec<NamingRow>, Error> {
         self.survey(&naming::NAMED, params![backend, json(&keys)]).await?.iter().map(naming_row).collect()
     }
 
-    async fn named_identifiers(&self, backend: &BackendName, ids: &[&str]) -> Result<HashSet<String>, Error> {
-        let rows = self.survey(&naming::IDENTIFIED, params![backend, json(&ids)]).await?;
-        Ok(texts(&rows)?.into_iter().collect())
+    /// Those of `ids` that end the physical key of an intent, a cleanup, a dead letter or a written-off finding.
+    pub async fn named_identifiers(&self, backend: &BackendName, ids: &[&str]) -> Result<HashSet<String>, Error> {
+        texts(&self.survey(&naming::IDENTIFIED, params![backend, json(&ids)]).await?, "identifier")
     }
 
-    async fn located_keys(
+    /// Physical keys of locations that are not lost, after `after` and up to `upto`, in order.
+    pub async fn located_keys(
         &self,
         backend: &BackendName,
         after: &str,
@@ -125,13 +96,15 @@ impl Verification for Catalog {
     ) -> Result<Vec<String>, Error> {
         const SQL: &str = "SELECT physical_key FROM object_locations WHERE backend_name = $1 \
              AND physical_key > $2 AND physical_key <= $3 AND state <> 'lost' ORDER BY physical_key LIMIT $4";
-        texts(&self.survey(SQL, params![backend, after, upto.unwrap_or(BEYOND), limit]).await?)
+        let values = params![backend, after, upto.unwrap_or(BEYOND), limit];
+        texts(&self.survey(SQL, values).await?, "physical_key")
     }
 
-    async fn pulse(&self, backend: &BackendName) -> Result<Pulse, Error> {
+    /// If two pulses are equal and settled, nothing changed on the backend between them.
+    pub async fn pulse(&self, backend: &BackendName) -> Result<Pulse, Error> {
         let rows = self.survey(&naming::PULSE, params![backend]).await?;
         let row = &rows[0];
-        let newest = (row.0[2].clone(), row.0[3].clone());
-        Ok(Pulse { unsettled: row.int(0)? == 1, bytes: row.size(1)?, newest })
+        let newest = (row.value("newest_content")?.clone(), row.value("newest_condemned")?.clone());
+        Ok(Pulse { unsettled: row.int("unsettled")? == 1, bytes: row.size("bytes")?, newest })
     }
 }

@@ -1,5 +1,4 @@
-//! Bodies on their way in: digested beside the I/O, bounded in length, stopped when their lease is
-//! lost.
+//! Request bodies: computes digests during the I/O, enforces the length, and stops a write whose lease is lost.
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -11,49 +10,49 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::digest::{Digests, Hasher};
-use crate::leases::Watch;
+use crate::leases::LeaseWatch;
 
-/// Up to this size hashing is cheaper than handing the bytes to another thread.
+/// Up to this size, hashing is cheaper than moving the bytes to another thread.
 const INLINE_BYTES_MAX: u64 = 128 * 1024;
-/// How much of a larger body is gathered before another thread digests it.
+/// Number of bytes of a larger body that another thread hashes at a time.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// A body whose digests are known once it was read to its end.
+/// A body whose digests are available after it was read to its end.
 pub(crate) struct DigestedBody {
     pub(crate) stream: ByteStream,
-    pub(crate) digests: DigestsToCome,
+    pub(crate) digests: PendingDigests,
 }
 
 /// The digests of a body that is being read.
-pub(crate) struct DigestsToCome(oneshot::Receiver<Digests>);
+pub(crate) struct PendingDigests(oneshot::Receiver<Digests>);
 
-impl DigestsToCome {
+impl PendingDigests {
     /// The digests; an error if the body was not read to its end.
     pub(crate) async fn ready(self) -> Result<Digests, Error> {
-        self.0.await.map_err(|_| Error::Body(BodyError::Broken("it was not read to its end".to_owned())))
+        self.0.await.map_err(|_| Error::Body(BodyError::Broken("not read to its end".to_owned())))
     }
 }
 
-/// Digests a body beside the I/O. Batches go to another thread; no thread waits for the sender, or
-/// a few hundred slow uploads would take all of them.
+/// Hashes a body during its I/O. Large bodies are hashed in batches on blocking threads. No thread waits for the
+/// sender: a few hundred slow uploads would occupy all of them.
 enum Hashing {
     Inline(Box<Hasher>),
-    Beside(Beside),
+    Threaded(ThreadedHasher),
 }
 
-struct Beside {
-    /// The hasher, at work on the last full batch or idle.
+struct ThreadedHasher {
+    /// Hashes the previous batch, or is idle.
     hasher: JoinHandle<Box<Hasher>>,
     batch: Vec<Bytes>,
     batch_bytes: usize,
 }
 
-impl Beside {
-    /// Hands the batch over, once the one before it was digested.
-    async fn hand_over(&mut self) -> Result<(), BodyError> {
+impl ThreadedHasher {
+    /// Starts to hash the batch after the previous one was hashed.
+    async fn hash_batch(&mut self) -> Result<(), BodyError> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
-        let stopped = |_| BodyError::GivenUp("hashing stopped");
+        let stopped = |_| BodyError::Cancelled("hashing stopped");
         let mut hasher = (&mut self.hasher).await.map_err(stopped)?;
         self.hasher = tokio::task::spawn_blocking(move || {
             for chunk in batch {
@@ -72,17 +71,17 @@ impl Hashing {
             return Self::Inline(hasher);
         }
         let hasher = tokio::task::spawn_blocking(move || hasher);
-        Self::Beside(Beside { hasher, batch: Vec::new(), batch_bytes: 0 })
+        Self::Threaded(ThreadedHasher { hasher, batch: Vec::new(), batch_bytes: 0 })
     }
 
     async fn take(&mut self, chunk: &Bytes) -> Result<(), BodyError> {
         match self {
             Self::Inline(hasher) => hasher.update(chunk),
-            Self::Beside(beside) => {
-                beside.batch_bytes += chunk.len();
-                beside.batch.push(chunk.clone());
-                if beside.batch_bytes >= BATCH_BYTES {
-                    beside.hand_over().await?;
+            Self::Threaded(threaded) => {
+                threaded.batch_bytes += chunk.len();
+                threaded.batch.push(chunk.clone());
+                if threaded.batch_bytes >= BATCH_BYTES {
+                    threaded.hash_batch().await?;
                 }
             }
         }
@@ -92,31 +91,31 @@ impl Hashing {
     async fn finish(self) -> Result<Digests, BodyError> {
         match self {
             Self::Inline(hasher) => Ok(hasher.finish()),
-            Self::Beside(mut beside) => {
-                beside.hand_over().await?;
-                let hasher = beside.hasher.await.map_err(|_| BodyError::GivenUp("hashing stopped"))?;
+            Self::Threaded(mut threaded) => {
+                threaded.hash_batch().await?;
+                let hasher = threaded.hasher.await.map_err(|_| BodyError::Cancelled("hashing stopped"))?;
                 Ok(hasher.finish())
             }
         }
     }
 }
 
-/// Says whether the digests are what the sender declared.
+/// Compares the computed digests with the declared ones.
 pub(crate) type Verify = Box<dyn FnOnce(&Digests) -> Result<(), BodyError> + Send>;
 
-struct Flow {
+struct BodyReader {
     inner: ByteStream,
     hashing: Hashing,
     verify: Verify,
     verified: oneshot::Sender<Digests>,
     expected: u64,
     received: u64,
-    lease: Watch,
+    lease: LeaseWatch,
 }
 
-impl Flow {
-    /// The next chunk. The last one is held back until the body has ended where it should and its
-    /// digests were verified, so that bytes which are not what was declared never become whole.
+impl BodyReader {
+    /// The next chunk. The last one is held back until length and digests are verified, so that a backend never
+    /// receives all bytes of a wrong body.
     async fn next(mut self) -> (Result<Bytes, BodyError>, Option<Self>) {
         match self.receive().await {
             Err(error) => (Err(error), None),
@@ -127,7 +126,7 @@ impl Flow {
 
     async fn receive(&mut self) -> Result<Bytes, BodyError> {
         if self.lease.is_lost() {
-            return Err(BodyError::GivenUp("its lease was lost"));
+            return Err(BodyError::Cancelled("the lease of the write was lost"));
         }
         let (expected, received) = (self.expected, self.received);
         let chunk = self.inner.next().await.unwrap_or(Err(BodyError::Short { expected, received }))?;
@@ -139,7 +138,7 @@ impl Flow {
         Ok(chunk)
     }
 
-    /// Reads to the very end, which is also where a trailer becomes known.
+    /// Reads to the end of the stream, after which the trailer is available, and verifies the digests.
     async fn end(mut self) -> Result<(), BodyError> {
         while let Some(rest) = self.inner.next().await {
             if !rest?.is_empty() {
@@ -148,43 +147,43 @@ impl Flow {
         }
         let digests = self.hashing.finish().await?;
         (self.verify)(&digests)?;
-        // The sender may have taken its time, or this process may have stood still.
+        // The sender may have been slow, or this process may have been suspended.
         if !self.lease.may_finish() {
-            return Err(BodyError::GivenUp("its lease has ended"));
+            return Err(BodyError::Cancelled("the lease of the write has expired"));
         }
         self.verified.send(digests).unwrap_or_default();
         Ok(())
     }
 }
 
-/// Wraps a body of exactly `size_bytes` bytes.
+/// Wraps a body of exactly `size_bytes` bytes; `verify` is called before its last chunk is passed on.
 pub(crate) async fn digested(
     inner: ByteStream,
     size_bytes: u64,
     checksum: Option<Algorithm>,
     verify: Verify,
-    lease: Watch,
+    lease: LeaseWatch,
 ) -> Result<DigestedBody, BodyError> {
     let hashing = Hashing::start(size_bytes, checksum);
-    let (verified, to_come) = oneshot::channel();
-    let flow = Flow { inner, hashing, verify, verified, expected: size_bytes, received: 0, lease };
+    let (verified, pending) = oneshot::channel();
+    let reader = BodyReader { inner, hashing, verify, verified, expected: size_bytes, received: 0, lease };
     let stream: ByteStream = if size_bytes == 0 {
-        // A store that is told of no bytes may never ask for any.
-        flow.end().await?;
+        // A backend that expects no bytes may never poll the stream.
+        reader.end().await?;
         Box::pin(futures_util::stream::empty())
     } else {
-        Box::pin(unfold(Some(flow), |flow| async move { Some(flow?.next().await) }))
+        Box::pin(unfold(Some(reader), |reader| async move { Some(reader?.next().await) }))
     };
-    Ok(DigestedBody { stream, digests: DigestsToCome(to_come) })
+    Ok(DigestedBody { stream, digests: PendingDigests(pending) })
 }
 
-/// Reads a body for its digests only.
+/// Reads a body to its end and discards its bytes.
 pub(crate) async fn digest_of(
     body: ByteStream,
     size_bytes: u64,
     checksum: Option<Algorithm>,
 ) -> Result<Digests, Error> {
-    let mut body = digested(body, size_bytes, checksum, Box::new(|_| Ok(())), Watch::default()).await?;
+    let mut body = digested(body, size_bytes, checksum, Box::new(|_| Ok(())), LeaseWatch::default()).await?;
     while let Some(chunk) = body.stream.next().await {
         chunk?;
     }
@@ -205,8 +204,9 @@ mod tests {
 
     async fn delivered(chunks: &[&'static [u8]], size_bytes: u64, fits: bool) -> (usize, Option<BodyError>) {
         let verify = move |_: &_| if fits { Ok(()) } else { Err(BodyError::Mismatch("MD5")) };
-        let mut body =
-            digested(body(chunks), size_bytes, None, Box::new(verify), super::Watch::default()).await.expect("starts");
+        let mut body = digested(body(chunks), size_bytes, None, Box::new(verify), super::LeaseWatch::default())
+            .await
+            .expect("starts");
         let mut delivered = 0;
         while let Some(chunk) = body.stream.next().await {
             match chunk {
@@ -218,29 +218,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_of_the_right_length_passes() {
+    async fn body_of_the_right_length_passes() {
         assert!(matches!(delivered(&[b"ab", b"c"], 3, true).await, (3, None)));
     }
 
     #[tokio::test]
-    async fn a_wrong_length_never_becomes_whole() {
+    async fn body_of_a_wrong_length_is_an_error() {
         assert!(matches!(delivered(&[b"ab"], 3, true).await, (2, Some(BodyError::Short { .. }))));
         assert!(matches!(delivered(&[b"ab", b"cd"], 3, true).await, (2, Some(BodyError::Long { .. }))));
         assert!(matches!(delivered(&[b"abc", b"d"], 3, true).await, (0, Some(BodyError::Long { .. }))));
     }
 
     #[tokio::test]
-    async fn a_wrong_digest_holds_the_last_chunk_back() {
+    async fn wrong_digest_holds_back_the_last_chunk() {
         assert!(matches!(delivered(&[b"ab", b"c"], 3, false).await, (2, Some(BodyError::Mismatch("MD5")))));
     }
 
     #[tokio::test]
-    async fn hashing_beside_gives_the_same_digests() {
+    async fn threaded_hashing_gives_the_same_digests() {
         let chunk: &'static [u8] = vec![7; 100_000].leak();
-        let beside = digest_of(body(&[chunk, chunk]), 200_000, None).await.expect("digests");
+        let threaded = digest_of(body(&[chunk, chunk]), 200_000, None).await.expect("digests");
         let mut inline = super::Hasher::new(None);
         inline.update(chunk);
         inline.update(chunk);
-        assert_eq!(beside, inline.finish());
+        assert_eq!(threaded, inline.finish());
     }
 }

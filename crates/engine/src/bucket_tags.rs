@@ -6,9 +6,9 @@ use s3o_model::object::Tags;
 use crate::{Engine, Error};
 
 impl Engine {
-    /// Replaces a bucket's tags; empty removes them.
+    /// Replaces the tags of a bucket; an empty map removes them.
     pub async fn set_bucket_tags(&self, bucket: &BucketName, tags: Tags) -> Result<(), Error> {
         let bucket = self.find_bucket(bucket).await?;
-        Ok(self.buckets.set_bucket_tags(bucket.id, &tags).await?)
+        Ok(self.catalog.set_bucket_tags(bucket.id, &tags).await?)
     }
 }

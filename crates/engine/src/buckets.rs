@@ -1,4 +1,4 @@
-//! Creates, lists and removes buckets.
+//! Creates, lists and deletes buckets.
 
 use s3o_catalog::{ExpiredObject, Verdict};
 use s3o_model::bucket::Bucket;
@@ -7,65 +7,64 @@ use s3o_model::names::BucketName;
 
 use crate::{Engine, Error};
 
-/// How many expired objects one unit removes.
+/// Maximum number of expired objects that one transaction deletes.
 const STEP_ITEMS: usize = 1000;
 
-/// What creating a bucket found.
+/// Result of a successful `create_bucket`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
-    /// It is new.
+pub enum BucketCreated {
+    /// The name was free.
     New,
-    /// It was there before.
-    AlreadyThere,
+    /// The bucket existed before.
+    Existing,
 }
 
 impl Engine {
     /// All buckets, by name.
     pub async fn list_buckets(&self) -> Result<Vec<Bucket>, Error> {
-        Ok(self.buckets.buckets().await?)
+        Ok(self.catalog.buckets().await?)
     }
 
-    /// One bucket.
+    /// The bucket with this name, or `NoSuchBucket`.
     pub async fn bucket(&self, name: &BucketName) -> Result<Bucket, Error> {
         self.find_bucket(name).await
     }
 
-    /// Creates a bucket.
-    pub async fn create_bucket(&self, name: &BucketName) -> Result<Created, Error> {
-        let fresh = self.buckets.create_bucket(name).await?;
-        Ok(if fresh { Created::New } else { Created::AlreadyThere })
+    /// Creates a bucket unless it exists.
+    pub async fn create_bucket(&self, name: &BucketName) -> Result<BucketCreated, Error> {
+        let fresh = self.catalog.create_bucket(name).await?;
+        Ok(if fresh { BucketCreated::New } else { BucketCreated::Existing })
     }
 
-    /// Removes a bucket, only when it is empty. What has expired does not count; where some is still there it goes, too,
-    /// and `tell` hears of it, whatever becomes of the bucket.
+    /// Deletes a bucket if it has no live objects. Expired objects are deleted first and passed to `report`, whether or
+    /// not the bucket can be deleted.
     pub async fn delete_bucket(
         &self,
         name: &BucketName,
-        tell: impl Fn(Vec<ExpiredObject>) + Send + Sync + 'static,
+        report: impl Fn(Vec<ExpiredObject>) + Send + Sync + 'static,
     ) -> Result<(), Error> {
         let bucket = self.find_bucket(name).await?.id;
-        match self.buckets.delete_bucket(bucket).await {
+        match self.catalog.delete_bucket(bucket).await {
             Err(refused) if refused.verdict() == Some(Verdict::NotEmpty) => {}
             done => return Ok(done?),
         }
         let engine = self.clone();
-        self.tasks.run(async move { engine.delete_expired_bucket(bucket, tell).await }).await
+        self.tasks.run(async move { engine.delete_expired_bucket(bucket, report).await }).await
     }
 
-    /// Removes a bucket together with what has expired in it and nobody removed yet.
     async fn delete_expired_bucket(
         &self,
         bucket: BucketId,
-        tell: impl Fn(Vec<ExpiredObject>) + Send + Sync,
+        report: impl Fn(Vec<ExpiredObject>) + Send + Sync,
     ) -> Result<(), Error> {
-        let mut more = !self.expiries.has_live_objects(bucket).await?;
-        while more {
+        let mut has_expired = !self.catalog.has_live_objects(bucket).await?;
+        while has_expired {
             let token = ClaimToken::new(self.ids.fresh());
-            let gone = self.expiries.remove_expired_in(bucket, STEP_ITEMS, token).await?;
-            more = gone.len() == STEP_ITEMS;
-            tell(gone);
-            self.ring_for_cleanup();
+            let expired = self.catalog.remove_expired_in(bucket, STEP_ITEMS, token).await?;
+            has_expired = expired.len() == STEP_ITEMS;
+            report(expired);
+            self.wake_cleanup();
         }
-        Ok(self.buckets.delete_bucket(bucket).await?)
+        Ok(self.catalog.delete_bucket(bucket).await?)
     }
 }

@@ -1,4 +1,4 @@
-//! Copies an object: a new row on the same content. No byte moves.
+//! Copies an object: the new row refers to the same content, and no bytes are copied.
 
 use s3o_catalog::{PutRow, Resolved};
 use s3o_model::checksum::{Algorithm, Checksum};
@@ -7,69 +7,69 @@ use s3o_model::conditions::{ReadConditions, ReadVerdict, WriteCondition};
 use s3o_model::etag::ETag;
 use s3o_model::expiry::Expiry;
 use s3o_model::ids::VersionId;
-use s3o_model::lifecycle::Departure;
+use s3o_model::lifecycle::ScheduledDeletion;
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Headers, Object, Tags, UserMetadata};
 use s3o_model::range::ByteRange;
 
 use crate::body::digest_of;
-use crate::departure::Leaving;
+use crate::expiration::NewObject;
 use crate::get_object::source_of;
 use crate::put_object::may_write;
 use crate::{Engine, Error};
 
-/// Where a copy comes from.
+/// The object that a copy reads, with its conditions.
 #[derive(Debug, Clone)]
 pub struct CopySource {
-    /// The bucket.
+    /// Bucket of the source object.
     pub bucket: BucketName,
-    /// The key.
+    /// Key of the source object.
     pub key: ObjectKey,
-    /// When it may be copied; each that fails is `PreconditionFailed`.
+    /// `x-amz-copy-source-if-*` headers; each one that fails is `PreconditionFailed`.
     pub conditions: ReadConditions,
 }
 
 /// A request to copy an object.
 #[derive(Debug, Clone)]
 pub struct CopyObject {
-    /// Where from.
+    /// The object to read.
     pub source: CopySource,
-    /// The bucket to copy to.
+    /// Bucket of the destination.
     pub bucket: BucketName,
-    /// The key to copy to.
+    /// Key of the destination; an existing object is replaced.
     pub key: ObjectKey,
-    /// Headers and metadata in place of the source's (`x-amz-metadata-directive: REPLACE`).
+    /// Headers and metadata that replace those of the source (`x-amz-metadata-directive: REPLACE`).
     pub replace_metadata: Option<(Headers, UserMetadata)>,
-    /// A storage class in place of the source's.
+    /// Storage class of the destination; it is never copied.
     pub storage_class: Option<String>,
-    /// Tags in place of the source's (`x-amz-tagging-directive: REPLACE`).
+    /// Tags that replace those of the source (`x-amz-tagging-directive: REPLACE`).
     pub replace_tags: Option<Tags>,
-    /// When it may be stored.
+    /// Condition on the object at the destination.
     pub condition: WriteCondition,
-    /// A checksum that the copy must have.
+    /// Checksum that the copy must have; the bytes are read if the source has another one.
     pub checksum: Option<Algorithm>,
-    /// When the copy ceases to exist; `None`: when its bucket says. The source's expiry is the source's own.
+    /// Expiration; `None` means the bucket's default. The expiration of the source does not apply.
     pub expiry: Option<Expiry>,
 }
 
 /// A finished copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
-    /// Its `ETag`.
+    /// Same as that of the source.
     pub etag: ETag,
-    /// When it was written.
+    /// Time of the copy.
     pub last_modified: Timestamp,
-    /// Its checksum.
+    /// Requested checksum, or that of the source.
     pub checksum: Option<Checksum>,
-    /// When it goes by itself.
-    pub departure: Option<Departure>,
+    /// When the copy expires or a lifecycle rule deletes it.
+    pub expiration: Option<ScheduledDeletion>,
 }
 
-/// How often a copy starts over because its source changed meanwhile.
+/// Maximum number of attempts; an attempt fails if the source is replaced during it.
 const ATTEMPTS_MAX: usize = 5;
 
 impl Engine {
-    /// Copies an object.
+    /// Copies an object within one transaction of the catalog.
     pub async fn copy_object(&self, copy: CopyObject) -> Result<Copied, Error> {
         let engine = self.clone();
         self.tasks.run(async move { engine.copy(copy).await }).await
@@ -78,7 +78,7 @@ impl Engine {
     async fn copy(&self, copy: CopyObject) -> Result<Copied, Error> {
         for _ in 0..ATTEMPTS_MAX {
             match self.copy_once(&copy).await {
-                // The source's content went between reading the row and referring to it.
+                // The content of the source was condemned after its row was read.
                 Err(Error::Conflict) => {}
                 outcome => return outcome,
             }
@@ -87,14 +87,14 @@ impl Engine {
     }
 
     async fn copy_once(&self, copy: &CopyObject) -> Result<Copied, Error> {
-        let there = self.find(&copy.bucket, &copy.key).await?;
-        may_write(&copy.condition, there.object.as_ref())?;
-        let expiry = self.expiry(&copy.bucket, copy.expiry, there.now)?;
+        let current = self.find(&copy.bucket, &copy.key).await?;
+        may_write(&copy.condition, current.object.as_ref())?;
+        let expiry = self.expiry(&copy.bucket, copy.expiry, current.now)?;
         let resolved = self.copy_source(&copy.source).await?;
         let source = resolved.object.clone().ok_or(Error::NoSuchKey)?;
         let checksum = self.copy_checksum(copy.checksum, &source, resolved).await?;
         let row = PutRow {
-            bucket: there.bucket,
+            bucket: current.bucket,
             key: copy.key.clone(),
             version: VersionId::new(self.ids.fresh()),
             size_bytes: source.size_bytes,
@@ -103,11 +103,11 @@ impl Engine {
             attributes: attributes_of(copy, &source),
             expiry,
         };
-        let leaving = Leaving::of(&row);
-        let committed = self.objects.commit_copy(row, source.content, copy.condition.clone()).await?;
+        let new = NewObject::of(&row);
+        let committed = self.catalog.commit_copy(row, source.content, copy.condition.clone()).await?;
         self.after_commit(committed);
-        let departure = self.departure_of_written(&copy.bucket, &leaving, committed).await;
-        Ok(Copied { etag: source.etag, last_modified: committed.last_modified, checksum, departure })
+        let expiration = self.expiration_of_new(&copy.bucket, &new, committed).await;
+        Ok(Copied { etag: source.etag, last_modified: committed.last_modified, checksum, expiration })
     }
 
     /// The source of a copy, if its conditions hold.
@@ -120,18 +120,18 @@ impl Engine {
         }
     }
 
-    /// The source's checksum, or the one that was asked for: bytes are read for it, none written.
+    /// The checksum of the source, or the requested one, for which the bytes are read.
     async fn copy_checksum(
         &self,
-        wanted: Option<Algorithm>,
+        requested: Option<Algorithm>,
         source: &Object,
         resolved: Resolved,
     ) -> Result<Option<Checksum>, Error> {
         let known = source.checksum.clone();
-        match wanted {
+        match requested {
             Some(algorithm) if known.as_ref().is_none_or(|known| known.algorithm != algorithm) => {
                 let body = self.read(source_of(resolved)?, ByteRange::whole(source.size_bytes)).await?;
-                Ok(digest_of(body, source.size_bytes, wanted).await?.checksum)
+                Ok(digest_of(body, source.size_bytes, requested).await?.checksum)
             }
             Some(_) | None => Ok(known),
         }
@@ -146,7 +146,7 @@ fn attributes_of(copy: &CopyObject, source: &Object) -> Attributes {
     if let Some(tags) = &copy.replace_tags {
         attributes.tags.clone_from(tags);
     }
-    // The storage class belongs to the copy, whatever the directive says.
+    // `x-amz-metadata-directive` does not apply to the storage class.
     attributes.headers.storage_class.clone_from(&copy.storage_class);
     attributes
 }

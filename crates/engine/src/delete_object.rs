@@ -10,16 +10,16 @@ use crate::{Engine, Error};
 /// A request to delete an object.
 #[derive(Debug, Clone)]
 pub struct DeleteObject {
-    /// The bucket.
+    /// Must exist, or the delete fails with `NoSuchBucket`.
     pub bucket: BucketName,
-    /// The key.
+    /// Key of the object; it need not exist.
     pub key: ObjectKey,
     /// `None` or `IfMatch`.
     pub condition: WriteCondition,
 }
 
 impl Engine {
-    /// Deletes an object; one that is not there is deleted already, unless a condition was set.
+    /// Deletes an object. A missing object is a success, unless the request has a condition.
     pub async fn delete_object(&self, delete: DeleteObject) -> Result<(), Error> {
         let engine = self.clone();
         self.tasks.run(async move { engine.delete(delete).await }).await
@@ -33,8 +33,8 @@ impl Engine {
             (WriteCondition::None | WriteCondition::IfAbsent | WriteCondition::IfMatch(_), _) => None,
         };
         let token = ClaimToken::new(self.ids.fresh());
-        if self.objects.delete_object(found.bucket, &delete.key, if_match, token).await? {
-            self.ring_for_cleanup();
+        if self.catalog.delete_object(found.bucket, &delete.key, if_match, token).await? {
+            self.wake_cleanup();
         }
         Ok(())
     }

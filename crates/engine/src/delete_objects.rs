@@ -8,24 +8,24 @@ use s3o_model::names::{BucketName, ObjectKey};
 
 use crate::{Engine, Error};
 
-/// How many rows one unit removes.
+/// Maximum number of rows that one transaction deletes.
 const UNIT_KEYS_MAX: usize = 500;
 
 /// One object to delete.
 #[derive(Debug, Clone)]
 pub struct DeleteTarget {
-    /// Its key.
+    /// Key of the object; it need not exist.
     pub key: ObjectKey,
-    /// Only if it still has this `ETag`.
+    /// Deletes the object only if it has this `ETag`.
     pub if_match: Option<ETag>,
 }
 
 /// Why one of the objects was not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeleteFailure {
-    /// Its condition failed.
+    /// The object does not have the `ETag` of the condition.
     PreconditionFailed,
-    /// The catalog did not do it; try again.
+    /// The catalog did not answer or failed; the request may be repeated.
     Away(String),
 }
 
@@ -46,22 +46,22 @@ impl Engine {
         for chunk in targets.chunks(UNIT_KEYS_MAX) {
             let keys: Vec<_> = chunk.iter().map(|target| (target.key.clone(), target.if_match.clone())).collect();
             let token = ClaimToken::new(self.ids.fresh());
-            match self.objects.delete_objects(bucket, &keys, token).await {
-                Ok(gone) => {
-                    let gone: HashSet<_> = gone.into_iter().collect();
-                    results.extend(chunk.iter().map(|target| verdict(target, &gone)));
+            match self.catalog.delete_objects(bucket, &keys, token).await {
+                Ok(deleted) => {
+                    let deleted: HashSet<_> = deleted.into_iter().collect();
+                    results.extend(chunk.iter().map(|target| result_of(target, &deleted)));
                 }
                 Err(error) => results.extend(chunk.iter().map(|_| Err(DeleteFailure::Away(error.to_string())))),
             }
         }
-        self.ring_for_cleanup();
+        self.wake_cleanup();
         results
     }
 }
 
-/// A key that had no object is deleted already; one whose condition was not met is not.
-fn verdict(target: &DeleteTarget, gone: &HashSet<ObjectKey>) -> Result<(), DeleteFailure> {
-    if target.if_match.is_none() || gone.contains(&target.key) {
+/// A key without an object is a success, unless its target has a condition.
+fn result_of(target: &DeleteTarget, deleted: &HashSet<ObjectKey>) -> Result<(), DeleteFailure> {
+    if target.if_match.is_none() || deleted.contains(&target.key) {
         Ok(())
     } else {
         Err(DeleteFailure::PreconditionFailed)

@@ -1,4 +1,4 @@
-//! All digests of a body in one pass: MD5 and SHA-256 always, and the checksum a client asked for.
+//! Computes all digests of a body in one pass: MD5, SHA-256, and the checksum that a client requested.
 
 use base64_simd::STANDARD as BASE64;
 use crc_fast::{CrcAlgorithm, Digest as Crc};
@@ -9,29 +9,29 @@ use s3o_model::etag::{Md5, Sha256};
 /// The digests of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digests {
-    /// MD5.
+    /// Becomes the `ETag`.
     pub md5: Md5,
-    /// SHA-256.
+    /// Identifies equal content in buckets that deduplicate.
     pub sha256: Sha256,
-    /// The checksum that was asked for.
+    /// The requested checksum.
     pub checksum: Option<Checksum>,
 }
 
 enum Extra {
     Crc(Algorithm, Box<Crc>),
     Sha1(Box<sha1::Sha1>),
-    /// SHA-256 is computed anyway.
+    /// Equal to the SHA-256 that is always computed.
     Sha256,
 }
 
-/// Computes digests as bytes come by.
+/// Computes digests incrementally.
 pub struct Hasher {
     md5: md5::Md5,
     sha256: sha2::Sha256,
     extra: Option<Extra>,
 }
 
-/// The CRC that an S3 algorithm stands for; `None` for the others.
+/// The CRC parameters of an S3 algorithm; `None` if it is no CRC.
 #[must_use]
 pub const fn crc_of(algorithm: Algorithm) -> Option<CrcAlgorithm> {
     match algorithm {
@@ -43,7 +43,7 @@ pub const fn crc_of(algorithm: Algorithm) -> Option<CrcAlgorithm> {
 }
 
 impl Hasher {
-    /// A hasher that also computes this checksum.
+    /// Computes MD5 and SHA-256, and this checksum.
     #[must_use]
     pub fn new(checksum: Option<Algorithm>) -> Self {
         let extra = checksum.map(|algorithm| match (crc_of(algorithm), algorithm) {
@@ -54,7 +54,7 @@ impl Hasher {
         Self { md5: md5::Md5::new(), sha256: sha2::Sha256::new(), extra }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes of the body.
     pub fn update(&mut self, bytes: &[u8]) {
         self.md5.update(bytes);
         self.sha256.update(bytes);
@@ -65,7 +65,7 @@ impl Hasher {
         }
     }
 
-    /// The digests of all bytes taken.
+    /// The digests of all bytes that were added.
     #[must_use]
     pub fn finish(self) -> Digests {
         let sha256 = Sha256(self.sha256.finalize().into());
@@ -78,19 +78,19 @@ impl Hasher {
     }
 }
 
-/// A CRC as S3 writes it: big endian, as many bytes as the algorithm has.
+/// A CRC in the byte order of S3: big endian, in the digest length of the algorithm.
 #[must_use]
 pub fn crc_bytes(algorithm: Algorithm, crc: u64) -> Vec<u8> {
     crc.to_be_bytes()[8 - algorithm.digest_bytes()..].to_vec()
 }
 
-/// A checksum over an object's bytes.
+/// A checksum of the bytes of a whole object, from its digest.
 #[must_use]
 pub fn full_object(algorithm: Algorithm, digest: &[u8]) -> Checksum {
     Checksum { algorithm, value: BASE64.encode_to_string(digest), coverage: Coverage::FullObject }
 }
 
-/// The MD5 of some bytes.
+/// Hashes bytes that are complete in memory.
 #[must_use]
 pub fn md5_of(bytes: &[u8]) -> Md5 {
     Md5(md5::Md5::digest(bytes).into())
@@ -105,7 +105,7 @@ mod tests {
         let mut hasher = Hasher::new(Some(algorithm));
         hasher.update(b"1234");
         hasher.update(b"56789");
-        hasher.finish().checksum.expect("asked for").value
+        hasher.finish().checksum.expect("requested").value
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_digests_need_no_asking() {
+    fn md5_and_sha256_are_always_computed() {
         let digests = Hasher::new(None).finish();
         assert_eq!(digests.md5.to_string(), "d41d8cd98f00b204e9800998ecf8427e");
         assert_eq!(digests.checksum, None);

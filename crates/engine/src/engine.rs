@@ -1,66 +1,69 @@
-//! The engine: what every operation needs, and nothing that only one needs.
+//! The engine: the state that all operations share.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_backend::fleet::Fleet;
 use s3o_cache::Cache;
-use s3o_catalog::{
-    Buckets, Catalog, Committed, Copies, Expiries, Intents, Lifecycles, Objects, Quotas, Resolved, Uploads,
-};
+use s3o_catalog::{Catalog, Committed, Resolved};
 use s3o_model::bucket::{Bucket, BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::intent::renewal_interval;
 use s3o_model::lifecycle::ConfiguredRules;
 use s3o_model::names::{BackendName, BucketName, ObjectKey};
+use s3o_model::placement::Strategy;
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use tokio::sync::Notify;
 
 use crate::Error;
-use crate::cached::Forgetting;
-use crate::departure::Rules;
-use crate::leases::{Leases, Term};
+use crate::cached::CacheInvalidator;
+use crate::capacity::CachedUsage;
+use crate::expiration::RuleCache;
+use crate::leases::{LeaseTerm, Leases};
 use crate::metrics::IntentMetrics;
-use crate::proof::Looks;
 use crate::tasks::Tasks;
-use crate::write::Leftovers;
+use crate::write::{ContentSharing, UnqueuedBytes};
 
-/// How the engine works.
+/// Settings that a reload can change.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How long an intent holds without renewal.
+    /// Lifetime of an intent without renewal.
     pub lease: Duration,
-    /// How long a write whose answer was lost may still land.
+    /// How long after a lost answer a backend may still store the bytes of a write.
     pub late_write_window: Duration,
-    /// The largest object, in bytes.
+    /// Maximum size of an object.
     pub object_bytes_max: u64,
-    /// Whether writes are announced before they happen. Without it a crash between a write and its
-    /// commit leaves bytes that no row knows.
+    /// True if an intent precedes every write. Without it, a crash between a write and its commit leaves bytes that no
+    /// row names.
     pub announce: bool,
-    /// Whether writes whose writer is gone are finished.
+    /// What the reaper does with complete writes whose writer crashed.
     pub recovery: Recovery,
+    /// How backends are chosen for a write.
+    pub strategy: Strategy,
+    /// How long a read waits for the first byte before it tries another copy.
+    pub first_byte_timeout: Duration,
 }
 
-/// Bytes that no row may name.
+/// Bytes on a backend that possibly no row names.
 #[derive(Debug, Clone, Copy)]
 pub struct Orphan<'a> {
-    /// Where they are.
+    /// The backend that stores the bytes.
     pub backend: &'a BackendName,
-    /// Under which physical key.
+    /// Key of the bytes on that backend.
     pub physical_key: &'a str,
-    /// How many there are.
+    /// Number of bytes.
     pub size_bytes: u64,
-    /// The bucket that they were written for.
+    /// The bucket that the client wrote to.
     pub bucket: &'a BucketName,
-    /// The key that they were written for.
+    /// The object key that the client wrote to.
     pub key: &'a ObjectKey,
-    /// Why they could not be queued for deletion.
+    /// Why the catalog did not queue the bytes for deletion.
     pub error: &'a str,
 }
 
-/// Is informed of bytes that no row may name.
+/// Is notified of bytes that possibly no row names.
 pub trait OrphanAlarm: Send + Sync {
     /// Bytes were written, not committed, and could not be queued for deletion.
     fn orphaned(&self, orphan: &Orphan<'_>);
@@ -71,120 +74,106 @@ impl OrphanAlarm for () {
     fn orphaned(&self, _orphan: &Orphan<'_>) {}
 }
 
-/// What an engine is made of.
-pub struct Parts {
-    /// The catalog.
+/// Constructor arguments of [`Engine`].
+pub struct EngineParts {
+    /// Content that it condemns is removed from `cache`.
     pub catalog: Arc<Catalog>,
-    /// The backends.
+    /// All configured backends.
     pub fleet: Arc<Fleet>,
-    /// Where identifiers come from.
+    /// Source of write, content and version IDs.
     pub ids: IdSource,
-    /// The clock.
+    /// Limits leases in this process.
     pub clock: Arc<dyn Clock>,
-    /// This process.
+    /// Owner of the intents that this process writes.
     pub instance: InstanceId,
-    /// How it works.
+    /// Initial settings; see [`Engine::apply_settings`].
     pub settings: Settings,
-    /// How buckets were configured.
+    /// Settings of the buckets in the configuration.
     pub configured: Shared<ConfiguredBuckets>,
-    /// The lifecycle rules that were configured.
+    /// Lifecycle rules of the configuration, in addition to those in the catalog.
     pub configured_rules: Shared<ConfiguredRules>,
-    /// Rung when bytes are to be deleted.
-    pub cleanup_bell: Arc<Notify>,
-    /// Counts what becomes of announced writes.
+    /// Notified when bytes are queued for deletion.
+    pub cleanup_wakeup: Arc<Notify>,
+    /// Counts the outcomes of announced writes.
     pub metrics: IntentMetrics,
-    /// Hears of bytes that no row knows of.
+    /// Audits bytes that possibly no row names.
     pub alarm: Arc<dyn OrphanAlarm>,
-    /// Keeps small bodies at hand, where that is wanted.
+    /// Caches small bodies, if configured.
     pub cache: Option<Arc<Cache>>,
 }
 
-/// Does what requests ask. Clones are the same engine.
+/// Executes requests. Clones share all state.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) buckets: Arc<dyn Buckets>,
-    pub(crate) objects: Arc<dyn Objects>,
-    pub(crate) expiries: Arc<dyn Expiries>,
-    pub(crate) uploads: Arc<dyn Uploads>,
-    pub(crate) intents: Arc<dyn Intents>,
-    pub(crate) quotas: Arc<dyn Quotas>,
-    pub(crate) lifecycles: Arc<dyn Lifecycles>,
-    pub(crate) copies: Arc<dyn Copies>,
-    pub(crate) looks: Arc<Looks>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) sharing: ContentSharing,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ids: IdSource,
     pub(crate) instance: InstanceId,
     settings: Shared<Settings>,
-    /// Rung when they changed.
-    resettled: Arc<Notify>,
+    /// Notified after every change of the settings.
+    settings_changed: Arc<Notify>,
     configured: Shared<ConfiguredBuckets>,
-    pub(crate) rules: Rules,
+    pub(crate) rules: RuleCache,
     pub(crate) leases: Leases,
-    pub(crate) leftovers: Arc<Leftovers>,
+    pub(crate) unqueued: Arc<UnqueuedBytes>,
     pub(crate) tasks: Tasks,
     pub(crate) metrics: IntentMetrics,
     pub(crate) alarm: Arc<dyn OrphanAlarm>,
     pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) usage: CachedUsage,
     clock: Arc<dyn Clock>,
-    cleanup_bell: Arc<Notify>,
+    cleanup_wakeup: Arc<Notify>,
 }
 
 impl Engine {
-    /// An engine of these parts.
+    /// An engine without open intents. It observes the catalog for condemned content if there is a cache.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        let Parts { catalog, fleet, ids, clock, instance, settings, configured, .. } = parts;
-        let Parts { configured_rules, cleanup_bell, metrics, alarm, cache, .. } = parts;
+    pub fn new(parts: EngineParts) -> Self {
+        let EngineParts { catalog, fleet, ids, clock, instance, settings, configured, .. } = parts;
+        let EngineParts { configured_rules, cleanup_wakeup, metrics, alarm, cache, .. } = parts;
         if let Some(cache) = &cache {
-            catalog.tell_of_condemned(Arc::new(Forgetting(Arc::clone(cache))));
+            catalog.observe_condemned(Arc::new(CacheInvalidator(Arc::clone(cache))));
         }
-        let looks = Arc::new(Looks { fleet: fleet.clone(), catalog: Arc::downgrade(&catalog) });
-        catalog.prove_by(looks.clone());
         Self {
-            buckets: catalog.clone(),
-            objects: catalog.clone(),
-            expiries: catalog.clone(),
-            uploads: catalog.clone(),
-            intents: catalog.clone(),
-            quotas: catalog.clone(),
-            lifecycles: catalog.clone(),
-            copies: catalog,
-            looks,
+            sharing: ContentSharing::new(catalog.clone(), fleet.clone()),
+            catalog,
             fleet,
             ids,
             instance,
             settings: Shared::new(settings),
-            resettled: Arc::default(),
+            settings_changed: Arc::default(),
             configured,
-            rules: Rules::new(configured_rules),
+            rules: RuleCache::new(configured_rules),
             leases: Leases::new(clock.clone()),
-            leftovers: Arc::default(),
+            unqueued: Arc::default(),
             tasks: Tasks::default(),
             metrics,
             alarm,
             cache,
+            usage: CachedUsage::default(),
             clock,
-            cleanup_bell,
+            cleanup_wakeup,
         }
     }
 
-    /// The requests' work that is under way, for a shutdown that waits for it.
+    /// Running requests, so that a shutdown can wait for them.
     #[must_use]
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// Renews the leases of open intents, and does again what the catalog did not answer, for as long as it is polled.
+    /// Renews the leases of open intents and retries operations that the catalog did not answer; it does not return.
     pub async fn keep_leases(&self) {
-        tokio::join!(self.keep_renewing(), self.keep_leftovers());
+        tokio::join!(self.keep_renewing(), self.keep_retrying());
     }
 
     async fn keep_renewing(&self) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(renewal_interval(self.settings().lease)) => {}
-                // A shorter lease is to be renewed sooner than the rest that began before it.
-                () = self.resettled.notified() => {}
+                // A shorter lease must be renewed before the current delay ends.
+                () = self.settings_changed.notified() => {}
             }
             self.renew_leases().await;
         }
@@ -197,35 +186,34 @@ impl Engine {
             return;
         }
         let term = self.lease_term();
-        match self.intents.renew(&open, self.settings().lease).await {
+        match self.catalog.renew(&open, self.settings().lease).await {
             Ok(renewed) => self.leases.renewed(&open, &renewed, term),
             Err(error) => {
-                tracing::warn!(%error, intents = open.len(), "leases were not renewed");
+                tracing::warn!(%error, intents = open.len(), "leases not renewed");
                 self.leases.not_renewed();
             }
         }
     }
 
-    /// How long a lease holds that the catalog is about to be asked for. Half of the window in which cleanups look for
-    /// late bytes is for the writer, the other half for the backend.
-    pub(crate) fn lease_term(&self) -> Term {
+    /// The term of a lease that is requested from the catalog now. Cleanups probe for late bytes during a window: the
+    /// writer may use half of it, the backend the other half.
+    pub(crate) fn lease_term(&self) -> LeaseTerm {
         let Settings { lease, late_write_window, .. } = self.settings();
-        Term { ends: self.clock.reading().after(lease), grace: late_write_window / 2 }
+        LeaseTerm { ends: self.clock.reading().after(lease), grace: late_write_window / 2 }
     }
 
-    /// How it works now.
     pub(crate) fn settings(&self) -> Settings {
         *self.settings.current()
     }
 
-    /// Works like this from now on.
-    pub fn resettle(&self, settings: Settings, configured: ConfiguredBuckets) {
+    /// Replaces the settings; requests that started before may still use the old ones.
+    pub fn apply_settings(&self, settings: Settings, configured: ConfiguredBuckets) {
         self.settings.replace(settings);
         self.configured.replace(configured);
-        self.resettled.notify_one();
+        self.settings_changed.notify_one();
     }
 
-    /// How this bucket was configured.
+    /// The configured settings of this bucket, or the defaults.
     #[must_use]
     pub fn bucket_settings(&self, bucket: &BucketName) -> BucketSettings {
         self.configured.current().of(bucket)
@@ -235,22 +223,25 @@ impl Engine {
         self.clock.now()
     }
 
-    /// Rings for the cleanup worker.
-    pub(crate) fn ring_for_cleanup(&self) {
-        self.cleanup_bell.notify_one();
+    pub(crate) fn since_boot(&self) -> Duration {
+        self.clock.since_boot()
+    }
+
+    pub(crate) fn wake_cleanup(&self) {
+        self.cleanup_wakeup.notify_one();
     }
 
     pub(crate) fn after_commit(&self, committed: Committed) {
         if committed.displaced {
-            self.ring_for_cleanup();
+            self.wake_cleanup();
         }
     }
 
     pub(crate) async fn find_bucket(&self, name: &BucketName) -> Result<Bucket, Error> {
-        self.buckets.bucket(name).await?.ok_or(Error::NoSuchBucket)
+        self.catalog.bucket(name).await?.ok_or(Error::NoSuchBucket)
     }
 
     pub(crate) async fn find(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Resolved, Error> {
-        self.objects.resolve(bucket, key).await?.ok_or(Error::NoSuchBucket)
+        self.catalog.resolve(bucket, key).await?.ok_or(Error::NoSuchBucket)
     }
 }

@@ -1,4 +1,4 @@
-//! Why a request could not be done, named by what the caller can do about it.
+//! Errors of requests, named by what the caller can do about them.
 
 use s3o_backend::BodyError;
 use s3o_model::clock::Timestamp;
@@ -6,108 +6,107 @@ use s3o_model::etag::ETag;
 use s3o_model::expiry::ExpiryRefused;
 use s3o_model::multipart::PartsRefused;
 
-/// Why a backend cannot serve a request now. Clients are told this and nothing else of the cause.
+/// Why a backend cannot serve a request now; the only part of the cause that clients see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BackendTrouble {
-    /// It does not answer, or its answer does not tell what happened.
+    /// The backend does not answer, or the outcome of the call is unknown.
     #[error("backend unreachable")]
     Unreachable,
-    /// It answered that it will not do what was asked.
+    /// The backend rejected the call.
     #[error("backend refused the request")]
     Refused,
-    /// It is not known to be the right one: no writes, and nothing that it lacks counts as lost.
+    /// The identity of the backend does not match: it takes no writes, and bytes that it lacks are not lost.
     #[error("backend frozen")]
     Frozen,
-    /// The catalog names it and the configuration does not.
+    /// A row of the catalog names a backend that the configuration does not have.
     #[error("backend not configured")]
     NotConfigured,
-    /// It ran out of space during the write; another backend can take a repeated request.
+    /// The backend ran out of space during the write; another one can take a repeated request.
     #[error("backend full, repeat the request")]
     Full,
 }
 
-/// Why a request could not be done.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such bucket.
+    /// The bucket does not exist.
     #[error("no such bucket")]
     NoSuchBucket,
-    /// There is no such object.
+    /// The object does not exist or has expired.
     #[error("no such key")]
     NoSuchKey,
-    /// There is no such upload in this bucket under this key.
+    /// No open upload has this ID, bucket and key.
     #[error("no such upload")]
     NoSuchUpload,
-    /// The bucket holds objects, uploads or writes in flight.
+    /// The bucket has objects, uploads or writes in progress.
     #[error("the bucket is not empty")]
     BucketNotEmpty,
-    /// A condition of the request failed; the text names it.
+    /// A condition of the request failed; the text is the name of its header.
     #[error("the condition {0} does not hold")]
     PreconditionFailed(&'static str),
-    /// The reader has this version already.
+    /// The client already has this version.
     #[error("not modified")]
     NotModified {
-        /// The object's `ETag`.
+        /// `ETag` of the object.
         etag: ETag,
-        /// When it was written.
+        /// Time of the write.
         last_modified: Timestamp,
     },
     /// No byte of the object is in the range.
     #[error("the range lies outside the {size_bytes} bytes of the object")]
     RangeNotSatisfiable {
-        /// The object's length.
+        /// Size of the object.
         size_bytes: u64,
     },
-    /// The object has no part of that number.
+    /// The object has no part with this number.
     #[error("no such part")]
     NoSuchPart,
-    /// The body is larger than this server takes.
+    /// The object or part is larger than the limit.
     #[error("larger than the {max_bytes} bytes allowed")]
     TooLarge {
-        /// What is allowed.
+        /// Maximum size.
         max_bytes: u64,
     },
-    /// No backend has room.
-    #[error("no backend has room for this object")]
-    NoRoom,
-    /// The body did not arrive whole or does not match what was declared.
+    /// All backends are full or have too small a quota.
+    #[error("no backend has free capacity for this object")]
+    NoSpace,
+    /// The body is incomplete or does not match a declared digest.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// The parts cannot become an object.
+    /// The parts cannot be joined into an object.
     #[error(transparent)]
     Parts(#[from] PartsRefused),
-    /// The checksum declared for the whole object does not match, or is of another kind.
+    /// The checksum that the client declared for the whole object does not match.
     #[error("the object does not match its declared {0}")]
     ChecksumMismatch(&'static str),
-    /// The request contradicts itself or the upload it belongs to.
+    /// The request contradicts itself or its upload.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The object cannot cease to exist then.
+    /// The requested expiration is not allowed.
     #[error(transparent)]
     Expiry(#[from] ExpiryRefused),
-    /// Another request got in between; trying again may help.
-    #[error("another request changed the same thing")]
+    /// A concurrent request changed the same row; a repeated request may succeed.
+    #[error("a concurrent request changed the same object or upload")]
     Conflict,
-    /// Something that must answer is away; try again later.
+    /// The catalog is unavailable, or the write was abandoned; a repeated request may succeed.
     #[error("away: {0}")]
     Away(String),
-    /// A backend that the request needs cannot serve it now; try again later.
+    /// A backend that the request needs is unavailable; a repeated request may succeed later.
     #[error("{trouble}: {detail}")]
     Unavailable {
-        /// What clients are told.
+        /// The part of the cause that clients see.
         trouble: BackendTrouble,
         /// The backend and its error, for the log.
         detail: String,
     },
-    /// The stored bytes cannot be read back as they were written.
+    /// The stored bytes are missing or differ from what was written.
     #[error("damaged: {0}")]
     Damaged(String),
-    /// A fault of this program.
+    /// A bug in s3o.
     #[error("internal error: {0}")]
     Internal(String),
 }
 
-/// The catalog's words in the engine's.
 impl From<s3o_catalog::Error> for Error {
     fn from(error: s3o_catalog::Error) -> Self {
         use s3o_catalog::{Error as Catalog, Verdict};
@@ -118,10 +117,10 @@ impl From<s3o_catalog::Error> for Error {
                 Verdict::NoSuchObject => Self::NoSuchKey,
                 Verdict::PreconditionFailed => Self::PreconditionFailed("If-Match or If-None-Match"),
                 Verdict::Fenced | Verdict::Superseded => {
-                    Self::Away("the write took too long and was given up".to_owned())
+                    Self::Away("the write exceeded its lease and was abandoned".to_owned())
                 }
-                Verdict::NoRoom => Self::NoRoom,
-                Verdict::Closed => Self::Away("no backend takes writes now".to_owned()),
+                Verdict::NoSpace => Self::NoSpace,
+                Verdict::Closed => Self::Away("the backend takes no writes".to_owned()),
                 Verdict::RunAgain | Verdict::ResolveAgain => Self::Conflict,
                 Verdict::NotEmpty => Self::BucketNotEmpty,
                 Verdict::Past => Self::Expiry(ExpiryRefused::Past),
@@ -134,15 +133,14 @@ impl From<s3o_catalog::Error> for Error {
     }
 }
 
-/// A backend's words in the engine's.
 impl From<s3o_backend::Error> for Error {
     fn from(error: s3o_backend::Error) -> Self {
         use s3o_backend::Error as Backend;
         match error {
-            Backend::Body(BodyError::GivenUp(why)) => Self::Away(why.to_owned()),
+            Backend::Body(BodyError::Cancelled(why)) => Self::Away(why.to_owned()),
             Backend::Body(body) => Self::Body(body),
-            Backend::NoRoom(_) => Self::NoRoom,
-            Backend::NotFound => Self::Damaged("the bytes are not where the catalog says".to_owned()),
+            Backend::NoSpace(_) => Self::NoSpace,
+            Backend::NotFound => Self::Damaged("the backend does not have the bytes".to_owned()),
             Backend::Away(_) | Backend::Unknown(_) => {
                 Self::Unavailable { trouble: BackendTrouble::Unreachable, detail: error.to_string() }
             }

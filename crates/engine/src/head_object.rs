@@ -1,49 +1,48 @@
-//! Describes an object without its bytes.
+//! Returns the attributes of an object without its bytes.
 
 use s3o_catalog::Resolved;
 use s3o_model::conditions::ReadVerdict;
-use s3o_model::lifecycle::Departure;
+use s3o_model::lifecycle::ScheduledDeletion;
 use s3o_model::object::Object;
 use s3o_model::range::{ByteRange, RangeSpec};
 
 use crate::{Engine, Error, GetObject};
 
-/// How much of an object a reader wants.
+/// The bytes of an object that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wanted {
-    /// All of it.
+pub enum RequestedRange {
+    /// The complete object.
     #[default]
     Whole,
-    /// A range.
+    /// The `Range` header.
     Range(RangeSpec),
-    /// The part with this number.
+    /// The part with this number (`partNumber`).
     Part(u32),
 }
 
-/// An object that fits a reader's conditions.
+/// An object that meets the conditions of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The object.
+pub struct FoundObject {
+    /// The current row of the key.
     pub object: Object,
-    /// What of it was asked for.
+    /// The requested bytes, limited to the object.
     pub range: ByteRange,
-    /// Whether the reader asked for less than everything, even if it turned out to be all.
+    /// True if the client requested a range or a part, even one that covers the whole object: the response is 206.
     pub partial: bool,
-    /// How many parts it has, where it was made of parts and one was asked for.
+    /// Number of parts, if the object was uploaded in parts and the client requested one.
     pub parts_count: Option<u32>,
-    /// When it goes by itself.
-    pub departure: Option<Departure>,
+    /// When the object expires or a lifecycle rule deletes it.
+    pub expiration: Option<ScheduledDeletion>,
 }
 
 impl Engine {
-    /// Describes an object.
-    pub async fn head_object(&self, get: &GetObject) -> Result<Found, Error> {
+    /// Evaluates the conditions of a read and returns the attributes of the object.
+    pub async fn head_object(&self, get: &GetObject) -> Result<FoundObject, Error> {
         let resolved = self.find(&get.bucket, &get.key).await?;
         self.found(get, &resolved).await
     }
 
-    /// Judges the conditions and works out the range.
-    pub(crate) async fn found(&self, get: &GetObject, resolved: &Resolved) -> Result<Found, Error> {
+    pub(crate) async fn found(&self, get: &GetObject, resolved: &Resolved) -> Result<FoundObject, Error> {
         let object = resolved.object.clone().ok_or(Error::NoSuchKey)?;
         match get.conditions.judge(&object.etag, object.last_modified) {
             ReadVerdict::Proceed => {}
@@ -54,17 +53,17 @@ impl Engine {
         }
         let size_bytes = object.size_bytes;
         let (range, parts_count) = match get.wanted {
-            Wanted::Whole => (ByteRange::whole(size_bytes), None),
-            Wanted::Range(range) => {
+            RequestedRange::Whole => (ByteRange::whole(size_bytes), None),
+            RequestedRange::Range(range) => {
                 (range.resolve(size_bytes).map_err(|_| Error::RangeNotSatisfiable { size_bytes })?, None)
             }
-            Wanted::Part(number) => self.part_range(&object, resolved.whole.is_some(), number).await?,
+            RequestedRange::Part(number) => self.part_range(&object, resolved.whole.is_some(), number).await?,
         };
-        let departure = self.departure(&get.bucket, &object, resolved.rules).await;
-        Ok(Found { object, range, partial: get.wanted != Wanted::Whole, parts_count, departure })
+        let expiration = self.expiration(&get.bucket, &object, resolved.rules).await;
+        Ok(FoundObject { object, range, partial: get.wanted != RequestedRange::Whole, parts_count, expiration })
     }
 
-    /// An object that was stored in one go is its own first part.
+    /// An object that was not uploaded in parts has one part with the number 1.
     async fn part_range(
         &self,
         object: &Object,
@@ -75,7 +74,7 @@ impl Engine {
             let only = (number == 1).then_some((ByteRange::whole(object.size_bytes), None));
             return only.ok_or(Error::NoSuchPart);
         }
-        let numbered = self.objects.numbered_pieces(object.content, number.saturating_sub(1), 1).await?;
+        let numbered = self.catalog.numbered_pieces(object.content, number.saturating_sub(1), 1).await?;
         let piece = numbered.pieces.first().filter(|piece| piece.number == number).ok_or(Error::NoSuchPart)?;
         Ok((ByteRange { start: piece.start, length: piece.length }, Some(numbered.count)))
     }

@@ -1,7 +1,7 @@
 //! The leases of this process: which intents are open, until when, and whether they were lost.
 //!
-//! An upload that cannot renew its lease stops: the reaper may already have taken its intent. By the clocks of this
-//! process a writer knows, too, when the last step of its write would come too late.
+//! An upload that cannot renew its lease stops: the reaper may have claimed its intent. The clocks of this process also
+//! show a writer when the last step of its write would come too late.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,116 +12,116 @@ use parking_lot::{Mutex, MutexGuard};
 use s3o_model::clock::{Clock, Reading, Timestamp};
 use s3o_model::ids::IntentId;
 
-/// How long a lease holds by the clocks of this process. They are read before the catalog is asked, so that a lease
-/// never ends later here than there.
+/// The end of a lease by the clocks of this process. They are read before the request to the catalog, so that a lease
+/// never ends later in this process than in the catalog.
 #[derive(Debug, Clone, Copy)]
-pub struct Term {
-    /// What the clocks show when it has ended.
+pub struct LeaseTerm {
+    /// Both clocks at the end of the lease.
     pub ends: Reading,
-    /// How long after that end a writer may still take the last step of its write.
+    /// Time after the end during which a writer may still take the last step of its write.
     pub grace: Duration,
 }
 
 #[derive(Debug)]
-struct Entry {
-    held: Mutex<Held>,
+struct LeaseEntry {
+    end: Mutex<LeaseEnd>,
     lost: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct LeaseEnd {
     /// By the catalog's clock.
     until: Timestamp,
     /// By the clocks of this process.
-    term: Term,
+    term: LeaseTerm,
 }
 
-/// The open leases.
+/// The open leases of this process. Clones share them.
 #[derive(Clone)]
 pub struct Leases {
-    open: Arc<Mutex<HashMap<IntentId, Arc<Entry>>>>,
+    open: Arc<Mutex<HashMap<IntentId, Arc<LeaseEntry>>>>,
     clock: Arc<dyn Clock>,
 }
 
 /// One lease; dropping it ends its renewal.
-pub struct Lease(Option<Own>);
+pub struct Lease(Option<HeldLease>);
 
-struct Own {
+struct HeldLease {
     intent: IntentId,
-    entry: Arc<Entry>,
+    entry: Arc<LeaseEntry>,
     leases: Leases,
 }
 
 /// The state of a lease, for the body that is written under it. A write without a lease cannot be fenced.
 #[derive(Clone, Default)]
-pub struct Watch(Option<(Arc<Entry>, Arc<dyn Clock>)>);
+pub struct LeaseWatch(Option<(Arc<LeaseEntry>, Arc<dyn Clock>)>);
 
-impl Entry {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock()
+impl LeaseEntry {
+    fn end(&self) -> MutexGuard<'_, LeaseEnd> {
+        self.end.lock()
     }
 }
 
-impl Watch {
-    /// Whether the lease was lost.
+impl LeaseWatch {
+    /// True if the reaper may have claimed the intent.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.0.as_ref().is_some_and(|(entry, _)| entry.lost.load(Ordering::Acquire))
     }
 
-    /// Whether the writer may take the last step, the one that makes its bytes appear. Cleanups look for the bytes of
-    /// a lost write for a bounded time; no cleanup would find bytes that appeared after it.
+    /// True if the writer may take the last step, which makes its bytes visible on the backend. Cleanups probe for the
+    /// bytes of an abandoned write for a limited time and would not find bytes that appear later.
     #[must_use]
     pub fn may_finish(&self) -> bool {
         let Some((entry, clock)) = &self.0 else { return true };
-        let Term { ends, grace } = entry.held().term;
+        let LeaseTerm { ends, grace } = entry.end().term;
         !entry.lost.load(Ordering::Acquire) && !clock.reading().has_reached(ends.after(grace))
     }
 }
 
 impl Lease {
-    /// For a write that is not announced, which no other process can fence.
+    /// No lease, for a write without an intent: no other process can fence it.
     #[must_use]
     pub const fn unneeded() -> Self {
         Self(None)
     }
 
-    /// What a body asks about this lease.
+    /// A view of the lease that the body of the write checks.
     #[must_use]
-    pub fn watch(&self) -> Watch {
-        Watch(self.0.as_ref().map(|own| (Arc::clone(&own.entry), Arc::clone(&own.leases.clock))))
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch(self.0.as_ref().map(|own| (Arc::clone(&own.entry), Arc::clone(&own.leases.clock))))
     }
 
     /// The end of the lease as it was last obtained, by the catalog's clock.
     #[must_use]
     pub fn until(&self) -> Timestamp {
-        self.0.as_ref().map_or(Timestamp::from_millis(0), |own| own.entry.held().until)
+        self.0.as_ref().map_or(Timestamp::from_millis(0), |own| own.entry.end().until)
     }
 }
 
-impl Drop for Own {
+impl Drop for HeldLease {
     fn drop(&mut self) {
         self.leases.entries().remove(&self.intent);
     }
 }
 
 impl Leases {
-    /// No leases yet.
+    /// An empty set of leases.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { open: Arc::default(), clock }
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<IntentId, Arc<Entry>>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<IntentId, Arc<LeaseEntry>>> {
         self.open.lock()
     }
 
-    /// Keeps a lease that was just obtained.
+    /// Adds a lease that the catalog just granted.
     #[must_use]
-    pub fn hold(&self, intent: IntentId, until: Timestamp, term: Term) -> Lease {
-        let entry = Arc::new(Entry { held: Mutex::new(Held { until, term }), lost: AtomicBool::new(false) });
+    pub fn hold(&self, intent: IntentId, until: Timestamp, term: LeaseTerm) -> Lease {
+        let entry = Arc::new(LeaseEntry { end: Mutex::new(LeaseEnd { until, term }), lost: AtomicBool::new(false) });
         self.entries().insert(intent, Arc::clone(&entry));
-        Lease(Some(Own { intent, entry, leases: self.clone() }))
+        Lease(Some(HeldLease { intent, entry, leases: self.clone() }))
     }
 
     /// The intents to renew.
@@ -130,24 +130,25 @@ impl Leases {
         self.entries().keys().copied().collect()
     }
 
-    /// Notes what a renewal of `asked` came to; an intent that was not renewed is no longer open.
-    pub fn renewed(&self, asked: &[IntentId], answered: &[(IntentId, Timestamp)], term: Term) {
+    /// Records the answer to a renewal of `requested`. An intent that is missing in it is no longer open: its lease is
+    /// lost.
+    pub fn renewed(&self, requested: &[IntentId], answered: &[(IntentId, Timestamp)], term: LeaseTerm) {
         let answered: HashMap<_, _> = answered.iter().copied().collect();
         let entries = self.entries();
-        for intent in asked {
+        for intent in requested {
             if let Some(entry) = entries.get(intent) {
                 match answered.get(intent) {
-                    Some(until) => *entry.held() = Held { until: *until, term },
+                    Some(until) => *entry.end() = LeaseEnd { until: *until, term },
                     None => entry.lost.store(true, Ordering::Release),
                 }
             }
         }
     }
 
-    /// Notes that nothing could be renewed: what has run out by now is lost.
+    /// Records that a renewal failed: leases that have expired by now are lost.
     pub fn not_renewed(&self) {
         let now = self.clock.reading();
-        for entry in self.entries().values().filter(|entry| now.has_reached(entry.held().term.ends)) {
+        for entry in self.entries().values().filter(|entry| now.has_reached(entry.end().term.ends)) {
             entry.lost.store(true, Ordering::Release);
         }
     }
@@ -155,7 +156,7 @@ impl Leases {
 
 #[cfg(test)]
 mod tests {
-    use super::{Leases, Term};
+    use super::{LeaseTerm, Leases};
     use s3o_model::clock::{Clock as _, ManualClock, Timestamp};
     use s3o_model::ids::IntentId;
     use std::sync::Arc;
@@ -171,24 +172,24 @@ mod tests {
         Arc::new(ManualClock::starting_at(Timestamp::from_millis(1_000)))
     }
 
-    /// A term that begins now and holds for so long, with a grace of one second.
-    fn term(clock: &ManualClock, length: Duration) -> Term {
-        Term { ends: clock.reading().after(length), grace: SECOND }
+    /// Starts now, with a grace of one second.
+    fn term(clock: &ManualClock, length: Duration) -> LeaseTerm {
+        LeaseTerm { ends: clock.reading().after(length), grace: SECOND }
     }
 
     #[test]
-    fn an_intent_that_was_not_renewed_is_lost() {
+    fn lease_that_was_not_renewed_is_lost() {
         let clock = clock();
         let leases = Leases::new(clock.clone());
         let hold = |number| leases.hold(intent(number), Timestamp::from_millis(10), term(&clock, SECOND));
-        let (kept, gone) = (hold(1), hold(2));
+        let (kept, lost) = (hold(1), hold(2));
         leases.renewed(&leases.open(), &[(intent(1), Timestamp::from_millis(20))], term(&clock, SECOND));
         assert!(!kept.watch().is_lost() && kept.until() == Timestamp::from_millis(20));
-        assert!(gone.watch().is_lost() && !gone.watch().may_finish());
+        assert!(lost.watch().is_lost() && !lost.watch().may_finish());
     }
 
     #[test]
-    fn a_failed_renewal_loses_only_what_ran_out() {
+    fn failed_renewal_loses_only_expired_leases() {
         let clock = clock();
         let leases = Leases::new(clock.clone());
         let hold = |number, length| leases.hold(intent(number), Timestamp::from_millis(10), term(&clock, length));
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_past_its_lease_and_the_grace_does_not_finish() {
+    fn writer_does_not_finish_after_lease_and_grace() {
         let clock = clock();
         let leases = Leases::new(clock.clone());
         let lease = leases.hold(intent(1), Timestamp::from_millis(10), term(&clock, SECOND));
@@ -210,17 +211,17 @@ mod tests {
         assert!(lease.watch().may_finish(), "the lease has ended, the grace has not");
         leases.renewed(&[intent(1)], &[(intent(1), Timestamp::from_millis(20))], term(&clock, SECOND));
         clock.advance(SECOND);
-        assert!(lease.watch().may_finish(), "it was renewed");
+        assert!(lease.watch().may_finish(), "the lease was renewed");
         clock.advance(SECOND);
         assert!(!lease.watch().may_finish());
     }
 
     #[test]
-    fn a_wall_clock_that_was_set_ends_the_lease_too() {
+    fn wall_clock_set_ahead_ends_the_lease() {
         let clock = clock();
         let leases = Leases::new(clock.clone());
         let lease = leases.hold(intent(1), Timestamp::from_millis(10), term(&clock, SECOND));
         clock.set(clock.now().after(2 * SECOND));
-        assert!(!lease.watch().may_finish(), "the catalog may go by this clock");
+        assert!(!lease.watch().may_finish(), "the catalog may use this clock");
     }
 }

@@ -7,9 +7,9 @@ use s3o_model::object::ListedObject;
 use crate::{Engine, Error};
 
 impl Engine {
-    /// One page of a bucket's objects.
+    /// One page of the objects and common prefixes of a bucket, in byte order.
     pub async fn list_objects(&self, bucket: &BucketName, query: ListQuery) -> Result<ListPage<ListedObject>, Error> {
         let bucket = self.find_bucket(bucket).await?;
-        Ok(self.objects.list_objects(bucket.id, query).await?)
+        Ok(self.catalog.list_objects(bucket.id, query).await?)
     }
 }

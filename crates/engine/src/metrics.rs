@@ -1,6 +1,6 @@
-//! What becomes of announced writes, counted; requests and the reaper share the counters.
+//! Counts the outcomes of announced writes; requests and the reaper share the counters.
 
-mod ledger;
+mod open_writes;
 
 use std::sync::Arc;
 
@@ -13,32 +13,33 @@ use s3o_model::ids::WriteId;
 use s3o_model::names::BackendName;
 use tokio::sync::Notify;
 
-use ledger::{Counted, Doubtful, Ledger};
+use open_writes::{Counted, InDoubt, OpenWrites};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Status {
+struct StatusLabels {
     status: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NotQueued {
+struct EnqueueFailureLabels {
     backend: String,
     reason: &'static str,
     stage: &'static str,
 }
 
-/// Counts what becomes of announced writes, each exactly once. Clones are the same counters.
+/// Counts the outcome of every announced write exactly once. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct IntentMetrics {
     enqueued: Counter,
-    resolved: Family<Status, Counter>,
-    not_queued: Family<NotQueued, Counter>,
-    ledger: Arc<Ledger>,
-    /// Rung when something is left to be done again.
-    left: Arc<Notify>,
+    resolved: Family<StatusLabels, Counter>,
+    enqueue_failures: Family<EnqueueFailureLabels, Counter>,
+    writes: Arc<OpenWrites>,
+    /// Notified when an operation must be retried because the catalog did not answer.
+    retry_needed: Arc<Notify>,
 }
 
-/// A resolution that the catalog was asked for. If its answer is lost, the outcome is looked up later.
+/// A resolution that the reaper requests from the catalog. If it is dropped without `done` or `not_done`, the outcome
+/// is looked up later.
 #[derive(Debug)]
 pub struct Resolving<'a> {
     metrics: &'a IntentMetrics,
@@ -47,138 +48,133 @@ pub struct Resolving<'a> {
     answered: bool,
 }
 
-/// Every way in which an intent ends.
+/// Status of an intent that has ended.
 const ENDS: [&str; 4] = ["committed", "promoted", "dropped", "superseded"];
-/// A look at an intent that decided nothing.
+/// Status of a check of an intent that decided nothing.
 const AMBIGUOUS: &str = "ambiguous";
 
 impl IntentMetrics {
-    /// Shows the counters to whoever reads the metrics.
+    /// Registers the counters; those of these backends start at zero.
     pub fn register(&self, registry: &mut Registry, backends: impl Iterator<Item = BackendName>) {
-        registry.register("s3o_pending_intents_enqueued", "Writes that were announced", self.enqueued.clone());
-        registry.register(
-            "s3o_pending_intents_resolved",
-            "Announced writes by what became of them",
-            self.resolved.clone(),
-        );
+        registry.register("s3o_pending_intents_enqueued", "Writes announced by an intent", self.enqueued.clone());
+        registry.register("s3o_pending_intents_resolved", "Announced writes by their outcome", self.resolved.clone());
         registry.register(
             "s3o_cleanup_enqueue_failures",
-            "Cleanups of written bytes that could not be queued at once",
-            self.not_queued.clone(),
+            "Cleanups of written bytes that could not be queued immediately",
+            self.enqueue_failures.clone(),
         );
         for status in ENDS.into_iter().chain([AMBIGUOUS]) {
-            drop(self.resolved.get_or_create(&Status { status }));
+            drop(self.resolved.get_or_create(&StatusLabels { status }));
         }
         for backend in backends {
             for stage in ["enqueue", "orphan_bytes"] {
-                drop(self.not_queued.get_or_create(&not_queued(&backend, Reason::PutOrphan, stage)));
+                drop(self.enqueue_failures.get_or_create(&enqueue_failure_labels(&backend, Reason::PutOrphan, stage)));
             }
         }
     }
 
-    /// How many writes were announced, and how many of all came to an end.
+    /// Number of announced writes, and number of those that have ended.
     #[must_use]
     pub fn totals(&self) -> (u64, u64) {
-        let ended = |status| self.resolved.get_or_create(&Status { status }).get();
+        let ended = |status| self.resolved.get_or_create(&StatusLabels { status }).get();
         (self.enqueued.get(), ENDS.into_iter().map(ended).sum())
     }
 
-    /// Counts a write that was announced.
+    /// Counts an announced write.
     pub(crate) fn announced(&self, write: WriteId) {
-        self.ledger.announced(write);
+        self.writes.announced(write);
         self.enqueued.inc();
     }
 
-    /// The answer to an announcement was lost: whether there is an intent is looked up later.
+    /// Records that the answer to an announcement was lost; a later lookup of the intent decides.
     pub(crate) fn maybe_announced(&self, write: WriteId) {
-        self.ledger.maybe_announced(write);
-        self.left.notify_one();
+        self.writes.maybe_announced(write);
+        self.retry_needed.notify_one();
     }
 
-    /// Counts a write of this process that came to this end.
+    /// Counts a write of this process that has ended with this status.
     pub(crate) fn ended(&self, write: WriteId, status: &'static str) {
-        if self.ledger.ended(write) {
+        if self.writes.ended(write) {
             self.count(status);
         }
     }
 
-    /// The process that fenced this write counts its end.
+    /// Records that another process fenced this write and counts its end.
     pub(crate) fn fenced(&self, write: WriteId) {
-        self.ledger.ended(write);
+        self.writes.ended(write);
     }
 
-    /// The answer to what would have ended a write so was lost; it is looked up later.
+    /// Records that the answer to ending a write with this status was lost; a later lookup of the intent decides.
     pub(crate) fn in_doubt(&self, write: WriteId, status: &'static str) {
-        self.ledger.in_doubt(write, status);
-        self.left.notify_one();
+        self.writes.in_doubt(write, status);
+        self.retry_needed.notify_one();
     }
 
-    /// The reaper asks the catalog to end a write that it claimed.
+    /// Starts the resolution of a write that the reaper claimed.
     #[must_use]
     pub fn resolving(&self, write: WriteId, status: &'static str) -> Resolving<'_> {
-        if self.ledger.resolving(write) == Counted::Now {
+        if self.writes.resolving(write) == Counted::Now {
             self.enqueued.inc();
         }
         Resolving { metrics: self, write, status, answered: false }
     }
 
-    /// Counts a look at a write that decided nothing.
+    /// Counts a check of a write that left its outcome open.
     pub fn ambiguous(&self) {
         self.count(AMBIGUOUS);
     }
 
-    /// The writes whose end is in doubt.
-    pub(crate) fn doubtful(&self) -> Vec<Doubtful> {
-        self.ledger.doubtful()
+    pub(crate) fn in_doubt_writes(&self) -> Vec<InDoubt> {
+        self.writes.all_in_doubt()
     }
 
-    /// Settles doubts: of the writes that were looked up, these still have their intents.
-    pub(crate) fn looked_up(&self, doubtful: &[Doubtful], open: &[WriteId]) {
-        for doubt in doubtful {
-            let settled = self.ledger.looked_up(*doubt, open.contains(&doubt.0));
-            self.enqueued.inc_by(u64::from(settled.announced));
-            settled.ended.into_iter().for_each(|status| self.count(status));
+    /// Counts the outcomes of writes in doubt; those in `open` still have their intents.
+    pub(crate) fn resolve_in_doubt(&self, in_doubt: &[InDoubt], open: &[WriteId]) {
+        for write in in_doubt {
+            let found = self.writes.looked_up(*write, open.contains(&write.0));
+            self.enqueued.inc_by(u64::from(found.announced));
+            found.ended.into_iter().for_each(|status| self.count(status));
         }
     }
 
-    /// Rung when something is left to be done again.
-    pub(crate) fn left(&self) -> &Notify {
-        &self.left
+    /// Notified when an operation must be retried because the catalog did not answer.
+    pub(crate) fn retry_needed(&self) -> &Notify {
+        &self.retry_needed
     }
 
     pub(crate) fn orphaned(&self, backend: &BackendName, reason: Reason) {
-        self.not_queued.get_or_create(&not_queued(backend, reason, "enqueue")).inc();
+        self.enqueue_failures.get_or_create(&enqueue_failure_labels(backend, reason, "enqueue")).inc();
     }
 
     fn count(&self, status: &'static str) {
-        self.resolved.get_or_create(&Status { status }).inc();
+        self.resolved.get_or_create(&StatusLabels { status }).inc();
     }
 }
 
 impl Resolving<'_> {
-    /// The catalog did it.
+    /// Counts the resolution: the catalog committed it.
     pub fn done(mut self) {
         self.answered = true;
-        self.metrics.ledger.resolved(self.write);
+        self.metrics.writes.resolved(self.write);
         self.metrics.count(self.status);
     }
 
-    /// The catalog did not do it, and that is certain.
+    /// Records that the catalog certainly did not commit the resolution.
     pub fn not_done(mut self) {
         self.answered = true;
-        self.metrics.ledger.not_resolved(self.write);
+        self.metrics.writes.not_resolved(self.write);
     }
 }
 
 impl Drop for Resolving<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.metrics.ledger.unanswered(self.write, self.status);
-            self.metrics.left.notify_one();
+            self.metrics.writes.unanswered(self.write, self.status);
+            self.metrics.retry_needed.notify_one();
         }
     }
 }
 
-fn not_queued(backend: &BackendName, reason: Reason, stage: &'static str) -> NotQueued {
-    NotQueued { backend: backend.to_string(), reason: reason.as_str(), stage }
+fn enqueue_failure_labels(backend: &BackendName, reason: Reason, stage: &'static str) -> EnqueueFailureLabels {
+    EnqueueFailureLabels { backend: backend.to_string(), reason: reason.as_str(), stage }
 }

@@ -6,15 +6,15 @@ use s3o_model::object::Tags;
 use crate::{Engine, Error};
 
 impl Engine {
-    /// An object's tags.
+    /// The tags of an object; empty if it has none.
     pub async fn object_tags(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Tags, Error> {
         let object = self.find(bucket, key).await?.object.ok_or(Error::NoSuchKey)?;
         Ok(object.attributes.tags)
     }
 
-    /// Replaces an object's tags; empty removes them.
+    /// Replaces the tags of an object; an empty map removes them.
     pub async fn set_object_tags(&self, bucket: &BucketName, key: &ObjectKey, tags: Tags) -> Result<(), Error> {
         let object = self.find(bucket, key).await?.object.ok_or(Error::NoSuchKey)?;
-        Ok(self.objects.set_object_tags(&object, &tags).await?)
+        Ok(self.catalog.set_object_tags(&object, &tags).await?)
     }
 }

@@ -10,66 +10,66 @@ use s3o_model::etag::ETag;
 use s3o_model::expiry::Expiry;
 use s3o_model::ids::{ContentId, VersionId};
 use s3o_model::intent::{DeclaredDigests, Draft, IntentKind};
-use s3o_model::lifecycle::Departure;
+use s3o_model::lifecycle::ScheduledDeletion;
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{Attributes, Object};
 use s3o_model::recovery::Recovery;
 
-use crate::departure::Leaving;
-use crate::write::{Target, WrittenBytes};
+use crate::expiration::NewObject;
+use crate::write::{WriteTarget, WrittenBytes};
 use crate::{Engine, Error};
 
-/// What the sender says of the bytes before or after sending them; each is verified.
+/// Digests that the client declares before or after the body; each is verified.
 #[derive(Clone, Default)]
 pub struct Declared {
-    /// What is said before the body.
+    /// Declared in headers, before the body.
     pub digests: DeclaredDigests,
-    /// A checksum in the trailer.
+    /// Declared in the trailer, after the body.
     pub trailer: Option<Trailer>,
-    /// A checksum that the sender wants computed though it declares none.
+    /// Checksum to compute if the client declares none.
     pub compute: Option<Algorithm>,
 }
 
-/// A checksum that arrives behind the body.
+/// A checksum in the trailer of the body.
 #[derive(Clone)]
 pub struct Trailer {
-    /// Its algorithm.
+    /// Algorithm named by `x-amz-trailer`.
     pub algorithm: Algorithm,
-    /// Its base64 value, known once the body was read to its end.
+    /// Returns the value in base64 once the body was read to its end.
     pub value: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
 /// A request to store an object.
 pub struct PutObject {
-    /// The bucket.
+    /// Must exist, or the write fails with `NoSuchBucket`.
     pub bucket: BucketName,
-    /// The key.
+    /// Key of the object; an existing object is replaced.
     pub key: ObjectKey,
-    /// The exact length of the body.
+    /// Exact length of the body; any other length is an error.
     pub size_bytes: u64,
-    /// The bytes.
+    /// Bytes of the object.
     pub body: ByteStream,
-    /// What the sender says of them.
+    /// Digests to verify.
     pub declared: Declared,
-    /// What the object carries.
+    /// Headers, metadata and tags of the object.
     pub attributes: Attributes,
-    /// When it may be stored.
+    /// Condition on the current object, checked again in the commit.
     pub condition: WriteCondition,
-    /// When it ceases to exist; `None`: when its bucket says.
+    /// Expiration; `None` means the bucket's default.
     pub expiry: Option<Expiry>,
 }
 
-/// A stored object.
+/// Result of a successful PUT.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
-    /// Its `ETag`.
+pub struct StoredObject {
+    /// MD5 of the body.
     pub etag: ETag,
-    /// Its version.
+    /// New for every write.
     pub version: VersionId,
-    /// Its checksum, where one was declared or asked for.
+    /// Checksum, if one was declared or requested.
     pub checksum: Option<Checksum>,
-    /// When it goes by itself.
-    pub departure: Option<Departure>,
+    /// When the object expires or a lifecycle rule deletes it.
+    pub expiration: Option<ScheduledDeletion>,
 }
 
 impl Declared {
@@ -81,23 +81,23 @@ impl Declared {
 }
 
 impl Engine {
-    /// Stores an object and makes it visible.
+    /// Stores an object; it is committed when this returns.
     ///
-    /// The catalog learns of the bytes before they are written, so a crash at any step leaves an
-    /// intent for the reaper, never bytes that nobody knows.
-    pub async fn put_object(&self, put: PutObject) -> Result<Stored, Error> {
+    /// An intent precedes the bytes, so a crash at any step leaves an intent for the reaper, never bytes that no row
+    /// names.
+    pub async fn put_object(&self, put: PutObject) -> Result<StoredObject, Error> {
         let engine = self.clone();
         self.tasks.run(async move { engine.put(put).await }).await
     }
 
-    async fn put(&self, mut put: PutObject) -> Result<Stored, Error> {
+    async fn put(&self, mut put: PutObject) -> Result<StoredObject, Error> {
         if put.size_bytes > self.settings().object_bytes_max {
             return Err(Error::TooLarge { max_bytes: self.settings().object_bytes_max });
         }
         let found = self.find(&put.bucket, &put.key).await?;
         may_write(&put.condition, found.object.as_ref())?;
         put.expiry = self.expiry(&put.bucket, put.expiry, found.now)?;
-        let target = Target {
+        let target = WriteTarget {
             kind: IntentKind::Object,
             bucket: found.bucket,
             bucket_name: &put.bucket,
@@ -117,20 +117,20 @@ impl Engine {
             attributes: put.attributes,
             expiry: put.expiry,
         };
-        let leaving = Leaving::of(&row);
+        let new = NewObject::of(&row);
         let (stored, committed) = self.commit_put(written, row, (put.condition, found.object.is_none())).await?;
-        let departure = match committed {
-            Some(committed) => self.departure_of_written(&put.bucket, &leaving, committed).await,
-            None => self.departure_of_version(&put.bucket, &put.key, stored.version).await,
+        let expiration = match committed {
+            Some(committed) => self.expiration_of_new(&put.bucket, &new, committed).await,
+            None => self.expiration_of_version(&put.bucket, &put.key, stored.version).await,
         };
-        Ok(Stored { departure, ..stored })
+        Ok(StoredObject { expiration, ..stored })
     }
 
-    /// What the reaper would need to finish this write; `None` if it could not.
+    /// What the reaper needs to commit this write; `None` if the bytes could not be verified.
     fn draft(&self, put: &PutObject) -> Option<Draft> {
         let declared = put.declared.digests.clone();
-        let wanted = self.settings().recovery == Recovery::Promote && !declared.is_empty();
-        wanted.then(|| Draft {
+        let can_promote = self.settings().recovery == Recovery::Promote && !declared.is_empty();
+        can_promote.then(|| Draft {
             attributes: put.attributes.clone(),
             condition: put.condition.clone(),
             declared,
@@ -139,39 +139,43 @@ impl Engine {
         })
     }
 
-    /// What was stored, and what the catalog answered, unless that was lost.
+    /// Commits the object. The second value is `None` if the answer to a successful commit was lost.
     async fn commit_put(
         &self,
         written: WrittenBytes,
         row: PutRow,
         (condition, is_first): (WriteCondition, bool),
-    ) -> Result<(Stored, Option<Committed>), Error> {
-        let stored =
-            Stored { etag: row.etag.clone(), version: row.version, checksum: row.checksum.clone(), departure: None };
+    ) -> Result<(StoredObject, Option<Committed>), Error> {
+        let stored = StoredObject {
+            etag: row.etag.clone(),
+            version: row.version,
+            checksum: row.checksum.clone(),
+            expiration: None,
+        };
         let commit = CommitPut {
-            landed: written.landed(),
+            stored: written.stored(),
             content: ContentId::new(self.ids.fresh()),
             md5: written.digests.md5,
             sha256: Some(written.digests.sha256),
-            dedup: written.dedup,
+            plan: written.plan,
             row,
             condition,
             is_first,
         };
-        match self.objects.commit_put(commit).await {
+        match self.sharing.commit_put(commit).await {
             Ok(committed) => {
-                self.settled(&written);
+                self.count_committed(&written);
                 self.after_commit(committed);
                 Ok((stored, Some(committed)))
             }
-            Err(error) => self.not_committed(&written, &error).await.of((stored, None), error),
+            Err(error) => self.end_uncommitted(&written, (stored, None), error).await,
         }
     }
 }
 
-/// Judges a write's condition before its body is read; the commit judges it again.
-pub(crate) fn may_write(condition: &WriteCondition, there: Option<&Object>) -> Result<(), Error> {
-    match (condition, there) {
+/// Checks the condition of a write before its body is read; the commit checks it again.
+pub(crate) fn may_write(condition: &WriteCondition, current: Option<&Object>) -> Result<(), Error> {
+    match (condition, current) {
         (WriteCondition::IfAbsent, Some(_)) => Err(Error::PreconditionFailed("If-None-Match")),
         (WriteCondition::IfMatch(_), None) => Err(Error::NoSuchKey),
         (WriteCondition::IfMatch(Some(etag)), Some(object)) if *etag != object.etag => {

@@ -1,35 +1,36 @@
-//! Reading bytes: piece by piece, in order, failing over between copies and going on at the byte
-//! where one broke.
+//! Streams bytes of content from the backends. If a copy fails, the read continues with another copy at the same byte.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
-use futures_util::stream::unfold;
-use s3o_backend::{BodyError, ByteStream, Error as BackendError, Span};
+use futures_util::stream::{self, unfold};
+use s3o_backend::fleet::CallKind;
+use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Span};
+use s3o_model::circuit::CircuitState;
 use s3o_model::content::{Location, Piece};
 use s3o_model::ids::ContentId;
 use s3o_model::range::ByteRange;
 
 use crate::{BackendTrouble, Engine, Error};
 
-/// How many pieces are read from the catalog at a time.
+/// Number of pieces that one catalog query returns.
 const PIECES_PAGE: usize = 100;
 
-/// Where bytes are.
+/// The content to read.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
-    /// In one piece of so many bytes, at each of these places.
+pub(crate) enum ContentSource {
+    /// Complete at each of these locations.
     Whole { content: ContentId, size_bytes: u64, locations: Vec<Location> },
-    /// In the pieces of joined content.
+    /// An ordered list of ranges of whole contents, which the catalog returns in pages.
     Joined { content: ContentId },
 }
 
-/// Bytes of one physical copy that are still to be sent.
+/// A span of one whole content that is not sent yet.
 #[derive(Debug, Clone)]
 struct Segment {
-    /// The whole content that they are of, and its length.
     content: ContentId,
+    /// Size of the whole content.
     size_bytes: u64,
     locations: VecDeque<Location>,
     span: Span,
@@ -49,33 +50,33 @@ impl Segment {
     }
 }
 
-struct Reading {
+struct RangeReader {
     engine: Engine,
-    /// What is left of the range that is not yet planned; joined content is planned in pages.
+    /// The part of the range whose pieces are not read from the catalog yet.
     unplanned: Option<(ContentId, ByteRange)>,
     planned: VecDeque<Segment>,
-    /// The segment that is being sent, and its bytes.
+    /// The segment that is being sent, and its stream.
     current: Option<(Segment, ByteStream)>,
 }
 
 impl Engine {
-    /// Streams a range; the first byte is on its way when this answers.
-    pub(crate) async fn read(&self, source: Source, range: ByteRange) -> Result<ByteStream, Error> {
+    /// Streams a range. A copy is open when this returns, so that most errors occur before the response starts.
+    pub(crate) async fn read(&self, source: ContentSource, range: ByteRange) -> Result<ByteStream, Error> {
         if range.length == 0 {
             return Ok(Box::pin(futures_util::stream::empty()));
         }
-        let mut reading = Reading::new(self.clone(), source, range);
-        reading.open_next().await?;
-        Ok(Box::pin(unfold(Some(reading), |reading| async move { reading?.next().await })))
+        let mut reader = RangeReader::new(self.clone(), source, range);
+        reader.open_next().await?;
+        Ok(Box::pin(unfold(Some(reader), |reader| async move { reader?.next().await })))
     }
 
-    /// Reads all of a source that is small enough to be held at once.
-    pub(crate) async fn read_all(&self, source: Source, size_bytes: u64) -> Result<Bytes, Error> {
-        let mut reading = Reading::new(self.clone(), source, ByteRange::whole(size_bytes));
-        let size = usize::try_from(size_bytes).map_err(|_| Error::Internal("too large to be held".to_owned()))?;
-        // Chunks may be small views of large buffers, and what is kept is counted by its length.
+    /// Reads a content that fits into memory.
+    pub(crate) async fn read_all(&self, source: ContentSource, size_bytes: u64) -> Result<Bytes, Error> {
+        let mut reader = RangeReader::new(self.clone(), source, ByteRange::whole(size_bytes));
+        let size = usize::try_from(size_bytes).map_err(|_| Error::Internal("too large for memory".to_owned()))?;
+        // A copy: chunks may be small slices of large buffers, and the cache counts the length of a body.
         let mut body = BytesMut::with_capacity(size);
-        while let Some(chunk) = reading.next_chunk().await? {
+        while let Some(chunk) = reader.next_chunk().await? {
             body.extend_from_slice(&chunk);
         }
         if body.len() != size {
@@ -84,34 +85,54 @@ impl Engine {
         Ok(body.freeze())
     }
 
-    /// Opens a segment at the first of its copies that answers; `failure` is what it means if there is none left.
+    /// Opens the first copy of a segment that is readable; fails with `failure` if no copy is left. Copies behind an
+    /// open circuit are tried last.
     async fn open_segment(&self, segment: &mut Segment, mut failure: Error) -> Result<ByteStream, Error> {
+        let is_open = |location: &Location| self.fleet.circuit(&location.backend, CallKind::Read) == CircuitState::Open;
+        segment.locations.make_contiguous().sort_by_key(is_open);
         while let Some(location) = segment.locations.pop_front() {
             let Some(backend) = self.fleet.get(&location.backend) else {
                 failure = unavailable(BackendTrouble::NotConfigured, location.backend.to_string());
                 continue;
             };
-            match backend.get(&location.physical_key, Some(segment.span)).await {
+            let has_next = !segment.locations.is_empty();
+            match self.open_copy(backend, &location.physical_key, segment.span, has_next).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
-                    log_copy(&location, &error);
+                    log_unreadable(&location, &error);
                     if matches!(error, BackendError::Away(_)) {
                         self.fleet.suspect(&location.backend);
                     }
-                    self.doubt(segment.content, &location, segment.size_bytes, &error).await;
-                    failure = self.judge_copy(&location, error);
+                    self.recheck_copy(segment.content, &location, segment.size_bytes, &error).await;
+                    failure = self.copy_error(&location, error);
                 }
             }
         }
         Err(failure)
     }
-}
 
-impl Engine {
-    /// Bytes that a frozen backend does not have may be on the one that belongs there.
-    fn judge_copy(&self, location: &Location, error: BackendError) -> Error {
-        let frozen = self.fleet.standing(&location.backend).and_then(|standing| standing.frozen.clone());
-        match (frozen, error) {
+    /// Opens a copy. If there is another one, the first byte must arrive within `first_byte_timeout`; a backend that is
+    /// too slow again and again is tried last from then on.
+    async fn open_copy(
+        &self,
+        backend: &SharedBackend,
+        key: &str,
+        span: Span,
+        has_next: bool,
+    ) -> Result<ByteStream, BackendError> {
+        if !has_next {
+            return backend.get(key, Some(span)).await;
+        }
+        let limit = self.settings().first_byte_timeout;
+        tokio::time::timeout(limit, first_byte(backend, key, span)).await.unwrap_or_else(|_| {
+            self.fleet.record_slow_read(backend.name());
+            Err(BackendError::Away(format!("no byte arrived within {} ms", limit.as_millis())))
+        })
+    }
+
+    /// A frozen backend may be the wrong disk or bucket, so bytes that it lacks are not lost.
+    fn copy_error(&self, location: &Location, error: BackendError) -> Error {
+        match (self.fleet.frozen_reason(&location.backend), error) {
             (Some(reason), BackendError::NotFound) => {
                 unavailable(BackendTrouble::Frozen, format!("{}: {reason}", location.backend))
             }
@@ -120,19 +141,29 @@ impl Engine {
     }
 }
 
+/// Opens a copy and waits for its first byte.
+async fn first_byte(backend: &SharedBackend, key: &str, span: Span) -> Result<ByteStream, BackendError> {
+    let mut body = backend.get(key, Some(span)).await?;
+    match body.next().await {
+        Some(Err(error)) => Err(BackendError::Away(error.to_string())),
+        first => Ok(Box::pin(stream::iter(first).chain(body))),
+    }
+}
+
 fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
     Error::Unavailable { trouble, detail }
 }
 
-fn log_copy(location: &Location, error: &BackendError) {
-    tracing::warn!(backend = %location.backend, physical_key = location.physical_key, %error, "copy not readable");
+fn log_unreadable(location: &Location, error: &BackendError) {
+    let Location { backend, physical_key } = location;
+    tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
 }
 
-impl Reading {
-    fn new(engine: Engine, source: Source, range: ByteRange) -> Self {
+impl RangeReader {
+    fn new(engine: Engine, source: ContentSource, range: ByteRange) -> Self {
         let (unplanned, planned) = match source {
-            Source::Joined { content } => (Some((content, range)), VecDeque::new()),
-            Source::Whole { content, size_bytes, locations } => {
+            ContentSource::Joined { content } => (Some((content, range)), VecDeque::new()),
+            ContentSource::Whole { content, size_bytes, locations } => {
                 let span = Span { offset: range.start, length: range.length };
                 (None, VecDeque::from([Segment { content, size_bytes, locations: locations.into(), span }]))
             }
@@ -140,14 +171,14 @@ impl Reading {
         Self { engine, unplanned, planned, current: None }
     }
 
-    /// Opens the next segment; `false` when all were sent.
+    /// Opens the next segment; returns false at the end of the range.
     async fn open_next(&mut self) -> Result<bool, Error> {
         if self.planned.is_empty() {
             self.plan().await?;
         }
         let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
-        let unknown = Error::Damaged("no copy of the content is known".to_owned());
-        let stream = self.engine.open_segment(&mut segment, unknown).await?;
+        let no_copy = Error::Damaged("no copy of the content is known".to_owned());
+        let stream = self.engine.open_segment(&mut segment, no_copy).await?;
         self.current = Some((segment, stream));
         Ok(true)
     }
@@ -155,7 +186,7 @@ impl Reading {
     /// Reads the next page of pieces from the catalog.
     async fn plan(&mut self) -> Result<(), Error> {
         let Some((content, range)) = self.unplanned.take() else { return Ok(()) };
-        let pieces = self.engine.objects.pieces(content, range.start, range.end(), PIECES_PAGE).await?;
+        let pieces = self.engine.catalog.pieces(content, range.start, range.end(), PIECES_PAGE).await?;
         let planned_to = pieces.last().map_or(range.start, |piece| piece.start + piece.length);
         self.planned.extend(pieces.iter().filter_map(|piece| Segment::of_piece(piece, range)));
         if self.planned.is_empty() {
@@ -194,8 +225,8 @@ impl Reading {
                     return Ok(Some(chunk));
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "copy broke off, trying the next one");
-                    let detail = format!("the last copy broke off: {error}");
+                    tracing::warn!(%error, "read of copy interrupted, trying next");
+                    let detail = format!("the read of the last copy was interrupted: {error}");
                     self.resume(unavailable(BackendTrouble::Unreachable, detail)).await?;
                 }
                 None => self.resume(Error::Damaged("the last copy ended early".to_owned())).await?,
@@ -203,7 +234,7 @@ impl Reading {
         }
     }
 
-    /// Goes on with another copy at the byte where this one broke.
+    /// Continues with the next copy at the first byte that was not read.
     async fn resume(&mut self, failure: Error) -> Result<(), Error> {
         if let Some((mut segment, _)) = self.current.take() {
             let stream = self.engine.open_segment(&mut segment, failure).await?;

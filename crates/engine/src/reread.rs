@@ -1,4 +1,4 @@
-//! Reading bytes back from their backend, for those who must know what is really there.
+//! Reads stored bytes back from a backend to compute their digests.
 
 use futures_util::StreamExt as _;
 use s3o_backend::{Backend, BodyError, Error as BackendError};
@@ -6,10 +6,9 @@ use s3o_model::checksum::Algorithm;
 
 use crate::body::{DigestedBody, digested};
 use crate::digest::Digests;
-use crate::leases::Watch;
+use crate::leases::LeaseWatch;
 
-/// Reads all bytes under a key and digests them. Bytes that are more or fewer than `size_bytes`
-/// are `Error::Body`.
+/// Reads all bytes of a physical key and computes their digests. A length other than `size_bytes` is `Error::Body`.
 pub async fn reread(
     backend: &dyn Backend,
     physical_key: &str,
@@ -18,10 +17,10 @@ pub async fn reread(
 ) -> Result<Digests, BackendError> {
     let bytes = backend.get(physical_key, None).await?;
     let DigestedBody { mut stream, digests } =
-        digested(bytes, size_bytes, checksum, Box::new(|_| Ok(())), Watch::default()).await?;
+        digested(bytes, size_bytes, checksum, Box::new(|_| Ok(())), LeaseWatch::default()).await?;
     while let Some(chunk) = stream.next().await {
         drop(chunk?);
     }
-    let unread = |_| BackendError::Body(BodyError::Broken("it was not read to its end".to_owned()));
-    digests.ready().await.map_err(unread)
+    let incomplete = |_| BackendError::Body(BodyError::Broken("not read to its end".to_owned()));
+    digests.ready().await.map_err(incomplete)
 }

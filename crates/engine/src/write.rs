@@ -1,21 +1,22 @@
-//! Writing bytes: an intent first, then the bytes, then nothing until the catalog has committed.
+//! Writes bytes to a backend: first the intent, then the bytes; the caller commits.
 //!
-//! A crash at any step leaves an intent for the reaper, never bytes that nobody knows.
+//! A crash at any step leaves an intent for the reaper, never bytes that no row names.
 
-mod direct;
-mod leftovers;
 mod outcome;
 mod pin;
 mod placing;
-mod source;
+mod replayable_body;
+mod retry;
+mod sharing;
 mod upload;
 
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
-use s3o_catalog::{Ended, Error as CatalogError, Landed, Late, Unannounced};
+use s3o_catalog::{ContentPlan, Ended, Error as CatalogError, Late, StoredBytes, Unannounced};
 use s3o_model::cleanup::BackendUpload;
 use s3o_model::ids::{BucketId, WriteId};
 use s3o_model::intent::{Draft, Intent, IntentKind};
 use s3o_model::names::{BucketName, ObjectKey};
+use s3o_model::write_outcome::WriteFailure;
 
 use crate::body::{DigestedBody, Verify, digested};
 use crate::digest::Digests;
@@ -23,78 +24,78 @@ use crate::leases::Lease;
 use crate::put_object::Declared;
 use crate::{Engine, Error};
 
-pub(crate) use leftovers::Leftovers;
-pub(crate) use outcome::Fate;
-use pin::Pinned;
-use placing::{Tried, another_may_take};
-use source::Source;
+use pin::PinnedWrite;
+use placing::{TriedBackends, another_may_take};
+use replayable_body::ReplayableBody;
+pub(crate) use retry::UnqueuedBytes;
+pub use sharing::ContentSharing;
 
-/// What bytes are about to be written for.
-pub(crate) struct Target<'a> {
+/// The object or part that bytes are written for.
+pub(crate) struct WriteTarget<'a> {
     pub kind: IntentKind,
     pub bucket: BucketId,
     pub bucket_name: &'a BucketName,
     pub key: &'a ObjectKey,
     pub size_bytes: u64,
-    /// What the object would be, where the reaper could finish the write.
+    /// The object's row, if the reaper can commit the write without its writer.
     pub draft: Option<Draft>,
-    /// Whether the bucket keeps equal content once.
+    /// True if the bucket stores equal content once.
     pub dedup: bool,
 }
 
-/// A write that is about to happen.
+/// A write with its backend and physical key chosen.
 pub(crate) struct Staged {
     pub intent: Intent,
     bucket: BucketName,
-    /// Whether the catalog knows of it.
+    /// True if the catalog has an intent for the write.
     announced: bool,
     backend: SharedBackend,
     lease: Lease,
 }
 
-/// Bytes that are where they should be, not yet committed.
+/// Bytes that a backend has stored and the catalog has not committed yet.
 pub(crate) struct WrittenBytes {
-    held: Held,
+    held_by: HeldBy,
     pub digests: Digests,
     backend_version: Option<String>,
-    /// The bucket, where it keeps equal content once.
-    pub dedup: Option<BucketId>,
+    /// The plan before content with the same digest was looked up.
+    pub plan: ContentPlan,
 }
 
-/// By what bytes are held until they are committed.
-enum Held {
-    /// They were written.
+/// What keeps bytes from deletion until they are committed.
+enum HeldBy {
+    /// The intent of the write that stored them.
     Staged(Box<Staged>),
-    /// They were there already.
-    Pinned(Pinned),
+    /// An intent that pins content which was stored before.
+    Pinned(PinnedWrite),
 }
 
-impl Target<'_> {
-    /// The bucket, where it keeps equal content once.
-    fn dedup_bucket(&self) -> Option<BucketId> {
-        self.dedup.then_some(self.bucket)
+impl WriteTarget<'_> {
+    /// New content. Later writes to the bucket may share it if the bucket deduplicates.
+    fn fresh_content(&self) -> ContentPlan {
+        ContentPlan::Fresh(self.dedup.then_some(self.bucket))
     }
 }
 
 impl Staged {
-    /// What may be left of a backend upload; nobody can tell how far one came.
+    /// The backend upload that a failed write may have left; its ID is unknown.
     fn upload_left(&self) -> BackendUpload {
-        let in_one_go = self.intent.size_bytes <= self.backend.put_bytes_max();
-        if in_one_go { BackendUpload::None } else { BackendUpload::Starting }
+        let is_single_put = self.intent.size_bytes <= self.backend.put_bytes_max();
+        if is_single_put { BackendUpload::None } else { BackendUpload::Starting }
     }
 }
 
 impl WrittenBytes {
-    /// The bytes as the catalog commits them.
-    pub(crate) fn landed(&self) -> Landed {
-        let staged = match &self.held {
-            Held::Staged(staged) => staged,
-            Held::Pinned(pinned) => return pinned.landed(),
+    /// The argument of the catalog's commit.
+    pub(crate) fn stored(&self) -> StoredBytes {
+        let staged = match &self.held_by {
+            HeldBy::Staged(staged) => staged,
+            HeldBy::Pinned(pinned) => return pinned.stored(),
         };
         let intent = &staged.intent;
         let backend_version = self.backend_version.clone();
         if !staged.announced {
-            return Landed::Unannounced(Unannounced {
+            return StoredBytes::Unannounced(Unannounced {
                 backend: intent.backend.clone(),
                 physical_key: intent.physical_key.clone(),
                 size_bytes: intent.size_bytes,
@@ -102,40 +103,41 @@ impl WrittenBytes {
             });
         }
         let backend_versions = backend_version.into_iter().map(|version| (intent.id, version)).collect();
-        Landed::Announced { write: intent.write, copies: 1, backend_versions }
+        StoredBytes::Announced { write: intent.write, copies: 1, backend_versions }
     }
 }
 
 impl Engine {
-    /// Announces a write, does it, and verifies what was declared. On an error nothing is left
-    /// but a cleanup. Bytes that are known before they are sent, and are there, are only compared.
+    /// Announces a write, stores the bytes and verifies the declared digests. After an error only a cleanup is left. If
+    /// the bucket deduplicates and has content with the declared digest, the body is only compared with it.
     pub(crate) async fn write_bytes(
         &self,
-        target: Target<'_>,
+        target: WriteTarget<'_>,
         body: ByteStream,
         declared: Declared,
     ) -> Result<WrittenBytes, Error> {
         if let Some(pinned) = self.pin(&target, &declared).await? {
             return self.compare(&target, pinned, body, declared).await;
         }
-        let source = Source::new(body, target.size_bytes);
-        let mut tried = Tried::default();
+        let body = ReplayableBody::new(body, target.size_bytes);
+        let mut tried = TriedBackends::default();
         loop {
             let staged = match self.stage(&target, &tried).await {
                 Ok(staged) => staged,
                 Err(refused) => return Err(tried.refusal(refused)),
             };
-            match self.fill(&staged, target.size_bytes, source.offer(), declared.clone()).await {
+            match self.store(&staged, target.size_bytes, body.offer(), declared.clone()).await {
                 Ok((digests, written)) => {
-                    let (held, dedup) = (Held::Staged(Box::new(staged)), target.dedup_bucket());
-                    return Ok(WrittenBytes { held, digests, backend_version: written.version_id, dedup });
+                    let (held_by, plan) = (HeldBy::Staged(Box::new(staged)), target.fresh_content());
+                    return Ok(WrittenBytes { held_by, digests, backend_version: written.version_id, plan });
                 }
                 Err(error) => {
                     let late = late_after(&error, self.settings().late_write_window);
-                    self.give_up(&staged, Ended { late, ..Ended::default() }).await;
+                    let ended = Ended { late, ..Ended::default() };
+                    self.end_failed(&staged.failed(), WriteFailure::NotCommitted, ended).await;
                     let backend = &staged.intent.backend;
                     self.record_failed_write(backend, target.size_bytes, &error);
-                    if !(another_may_take(&error) && source.is_whole()) {
+                    if !(another_may_take(&error) && body.is_replayable()) {
                         return Err(self.failed_midway(error, target.size_bytes, &tried).await);
                     }
                     tracing::info!(%backend, %error, "backend cannot take the write, trying the next one");
@@ -145,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// Counts an announcement; one whose answer was lost is looked up later.
+    /// Counts an announced write. If the answer was lost, a later lookup decides.
     fn counted<T>(&self, write: WriteId, announced: Result<T, CatalogError>) -> Result<T, CatalogError> {
         match &announced {
             Ok(_) => self.metrics.announced(write),
@@ -155,7 +157,7 @@ impl Engine {
         announced
     }
 
-    async fn fill(
+    async fn store(
         &self,
         staged: &Staged,
         size_bytes: u64,
@@ -178,18 +180,18 @@ impl Engine {
     }
 }
 
-/// Whether a failed write may still land.
+/// How long a backend may still store the bytes of a failed write.
 fn late_after(error: &BackendError, window: std::time::Duration) -> Late {
     match error {
-        // The store answered, or never had all the bytes.
-        BackendError::Body(_) | BackendError::NoRoom(_) | BackendError::Refused(_) | BackendError::Unsupported(_) => {
+        // The store refused the write, or did not receive all bytes.
+        BackendError::Body(_) | BackendError::NoSpace(_) | BackendError::Refused(_) | BackendError::Unsupported(_) => {
             Late::No
         }
         BackendError::NotFound | BackendError::Away(_) | BackendError::Unknown(_) => Late::Within(window),
     }
 }
 
-/// Compares the digests with everything that was declared.
+/// Compares the computed digests with the declared ones.
 fn verification(declared: Declared) -> Verify {
     Box::new(move |digests| {
         let mismatch = |what| Err(BodyError::Mismatch(what));
@@ -204,7 +206,7 @@ fn verification(declared: Declared) -> Verify {
     })
 }
 
-/// Where the store's `ETag` is the MD5 of the bytes, it tells what really arrived.
+/// Compares the store's `ETag` with the MD5 of the bytes, if the store's trait says that they are equal.
 fn check_etag(
     fleet: &s3o_backend::fleet::Fleet,
     staged: &Staged,
@@ -212,13 +214,13 @@ fn check_etag(
     digests: &Digests,
     size_bytes: u64,
 ) -> Result<(), BackendError> {
-    let in_one_go = size_bytes <= staged.backend.put_bytes_max();
-    let standing = fleet.standing(&staged.intent.backend);
-    let tells_md5 = standing.and_then(|standing| standing.traits.clone()).is_some_and(|traits| traits.etag_is_md5);
+    let is_single_put = size_bytes <= staged.backend.put_bytes_max();
+    let state = fleet.state(&staged.intent.backend);
+    let etag_is_md5 = state.and_then(|state| state.traits.clone()).is_some_and(|traits| traits.etag_is_md5);
     match &written.etag {
-        Some(etag) if in_one_go && tells_md5 && *etag != digests.md5.to_string() => {
-            Err(BackendError::Refused(format!("the store has other bytes than it was sent: {etag}")))
-        }
+        Some(etag) if is_single_put && etag_is_md5 && *etag != digests.md5.to_string() => Err(BackendError::Refused(
+            format!("the store returned the ETag {etag}, the MD5 of the bytes is {}", digests.md5),
+        )),
         Some(_) | None => Ok(()),
     }
 }

@@ -1,19 +1,19 @@
-//! How long to wait before trying again.
+//! Exponential backoff.
 
 use std::time::Duration;
 
 /// The bounds of an exponential backoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// The wait after the first failure.
+    /// Delay after the first failure.
     pub min: Duration,
-    /// The longest wait.
+    /// Longest delay.
     pub max: Duration,
 }
 
 impl Backoff {
-    /// The wait after `failures` failures in a row: doubling from `min` to `max`, spread over its
-    /// upper half by `jitter` in `0.0..1.0` so that rows that failed together come back apart.
+    /// The delay after `failures` consecutive failures: doubling from `min` to `max`, spread over its
+    /// upper half by `jitter` in `0.0..1.0`, so that rows that failed together are not retried together.
     #[must_use]
     pub fn delay(&self, failures: u32, jitter: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(63);
@@ -30,7 +30,7 @@ mod tests {
     const DEFAULT: Backoff = Backoff { min: Duration::from_mins(1), max: Duration::from_hours(24) };
 
     #[test]
-    fn it_doubles_up_to_the_maximum() {
+    fn delay_doubles_up_to_the_maximum() {
         let minutes: Vec<u64> = (1..=12).map(|n| DEFAULT.delay(n, 1.0).as_secs() / 60).collect();
         assert_eq!(minutes, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1440]);
         assert_eq!(DEFAULT.delay(u32::MAX, 1.0), DEFAULT.max);

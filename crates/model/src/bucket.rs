@@ -1,4 +1,4 @@
-//! Buckets.
+//! Buckets and their settings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,40 +8,40 @@ use crate::ids::BucketId;
 use crate::names::BucketName;
 use crate::object::Tags;
 
-/// A bucket as the catalog knows it.
+/// A bucket in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
-    /// Never reused, so that rows of a deleted bucket cannot become a new one's.
+    /// Identifier, never reused, so that rows of a deleted bucket never belong to a new one.
     pub id: BucketId,
-    /// Its name.
+    /// Unique among existing buckets.
     pub name: BucketName,
-    /// When it was created.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// Its tags.
+    /// Set by `PutBucketTagging`; empty by default.
     pub tags: Tags,
 }
 
-/// How a bucket was configured. One that was not is as the default says.
+/// Configured settings of a bucket; the default applies to buckets without any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BucketSettings {
-    /// Whether identical content is stored once.
+    /// True if identical content is stored once.
     pub dedup: bool,
-    /// How long objects live that say nothing of it themselves.
+    /// Time to live of objects that are written without one.
     pub default_ttl: Option<Duration>,
 }
 
-/// How buckets were configured, by their names.
+/// Configured settings by bucket name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfiguredBuckets(BTreeMap<BucketName, BucketSettings>);
 
 impl ConfiguredBuckets {
-    /// The settings of this bucket.
+    /// The settings of a bucket, or the default.
     #[must_use]
     pub fn of(&self, bucket: &BucketName) -> BucketSettings {
         self.0.get(bucket).copied().unwrap_or_default()
     }
 
-    /// All that were configured.
+    /// Names in byte order, without duplicates.
     pub fn names(&self) -> impl Iterator<Item = &BucketName> {
         self.0.keys()
     }

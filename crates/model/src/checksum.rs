@@ -1,4 +1,4 @@
-//! The checksums that S3 clients declare and read back.
+//! Checksums of S3 objects and parts.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +19,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// Every algorithm, in the order of the S3 documentation.
     pub const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64nvme, Self::Sha1, Self::Sha256];
 
-    /// The name S3 gives it.
+    /// Name in the S3 API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Algorithm {
         }
     }
 
-    /// How many bytes a digest has.
+    /// Length of a digest in bytes.
     #[must_use]
     pub const fn digest_bytes(self) -> usize {
         match self {
@@ -46,23 +46,23 @@ impl Algorithm {
     }
 }
 
-/// Whether a checksum covers the object's bytes or its parts' checksums.
+/// `x-amz-checksum-type`: what a checksum is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Coverage {
-    /// Over the bytes.
+    /// The checksum of the object's bytes.
     FullObject,
-    /// Over the checksums of the parts.
+    /// The checksum of the parts' checksums.
     Composite,
 }
 
-/// One checksum: its algorithm, its value in base64 as S3 writes it, what it covers.
+/// A checksum of an object or a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksum {
-    /// The algorithm.
+    /// Determines the length of the digest.
     pub algorithm: Algorithm,
     /// The value in base64; a composite one ends in `-<number of parts>`.
     pub value: String,
-    /// What it covers.
+    /// `Composite` only for objects that were uploaded in parts.
     pub coverage: Coverage,
 }

@@ -1,12 +1,12 @@
-//! Claims: the right to work on rows until a moment.
+//! Claims: the right to work on rows until a deadline.
 
 use crate::ids::{ClaimToken, InstanceId};
 
-/// Who takes a claim, and the proof it gets.
+/// The owner of a claim, and the token that proves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claimant {
-    /// The process that works.
+    /// The process that holds the claim.
     pub instance: InstanceId,
-    /// Fresh for every claim; a settlement with another token changes nothing.
+    /// New for every claim; a settlement with another token changes nothing.
     pub token: ClaimToken,
 }

@@ -1,16 +1,16 @@
-//! Conditional requests: what may proceed, given what there is.
+//! Conditional requests.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::etag::ETag;
 
-/// A list of `ETag`s, or any.
+/// The ETags of an `If-Match` or `If-None-Match` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ETagMatch {
-    /// `*`: whatever there is.
+    /// `*`: any object.
     Any,
-    /// One of these.
+    /// A list of ETags; one of them must be equal.
     OneOf(Vec<ETag>),
 }
 
@@ -26,29 +26,29 @@ impl ETagMatch {
 /// The conditions of a read, or of the source of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadConditions {
-    /// `If-Match`.
+    /// Fails with 412 unless the object has one of the ETags.
     pub if_match: Option<ETagMatch>,
-    /// `If-None-Match`.
+    /// Answers 304 if the object has one of the ETags.
     pub if_none_match: Option<ETagMatch>,
-    /// `If-Modified-Since`.
+    /// Answers 304 if the object was not written after this time; ignored with `If-None-Match`.
     pub if_modified_since: Option<Timestamp>,
-    /// `If-Unmodified-Since`.
+    /// Fails with 412 if the object was written after this time; ignored with `If-Match`.
     pub if_unmodified_since: Option<Timestamp>,
 }
 
-/// What the conditions of a read come to.
+/// Result of the conditions of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadVerdict {
-    /// Go on.
+    /// The read proceeds.
     Proceed,
-    /// The reader has it already.
+    /// The client has the object already: 304.
     NotModified,
-    /// A condition failed.
+    /// A condition failed: 412.
     Failed,
 }
 
 impl ReadConditions {
-    /// Judges an object, in the order that HTTP gives the four conditions: an `ETag` beats a date.
+    /// Evaluates the conditions in the order of RFC 9110: an ETag takes precedence over a date.
     #[must_use]
     pub fn judge(&self, etag: &ETag, last_modified: Timestamp) -> ReadVerdict {
         // HTTP dates have whole seconds.
@@ -67,16 +67,16 @@ impl ReadConditions {
     }
 }
 
-/// The condition of a write; it is a guard in the statement that writes.
+/// The condition of a write, checked in the transaction that commits it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteCondition {
-    /// Write whatever is there.
+    /// Unconditional.
     #[default]
     None,
-    /// `If-None-Match: *`: only where nothing is.
+    /// `If-None-Match: *`: only if the key is free.
     IfAbsent,
-    /// `If-Match`: only over exactly this, or over anything for `None` (`*`).
+    /// `If-Match`: only over an object with this ETag, or over any object for `None` (`*`).
     IfMatch(Option<ETag>),
 }
 
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_alone() {
+    fn each_condition_is_evaluated() {
         let none = ReadConditions::default();
         assert_eq!(judge(&none), ReadVerdict::Proceed);
         assert_eq!(judge(&ReadConditions { if_match: Some(one("b")), ..none.clone() }), ReadVerdict::Failed);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_etag_beats_a_date() {
+    fn etag_takes_precedence_over_date() {
         let matched = ReadConditions { if_match: Some(one("a")), if_unmodified_since: EARLIER, ..Default::default() };
         assert_eq!(judge(&matched), ReadVerdict::Proceed);
         let differs =
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_matches_anything() {
+    fn star_matches_any_object() {
         let conditions = ReadConditions { if_match: Some(ETagMatch::Any), ..Default::default() };
         assert_eq!(judge(&conditions), ReadVerdict::Proceed);
     }

@@ -1,4 +1,4 @@
-//! Content: immutable bytes, and where they lie.
+//! Content: immutable bytes, and the locations where they are stored.
 
 use crate::etag::Md5;
 use crate::ids::ContentId;
@@ -7,35 +7,35 @@ use crate::names::BackendName;
 /// One physical copy of one whole content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// The backend it lies on.
+    /// Backend that stores the copy.
     pub backend: BackendName,
-    /// Its physical key there.
+    /// Key of the copy on that backend.
     pub physical_key: String,
 }
 
-/// A range of one whole content, with the places where it can be read.
+/// A range of one whole content, with the locations where it can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The part's number as the client gave it; 1 for content stored in one go.
+    /// Part number; 1 for content that was not uploaded in parts.
     pub number: u32,
-    /// Where the piece begins in the object.
+    /// Offset of the piece in the object.
     pub start: u64,
-    /// The whole content that holds it.
+    /// The whole content that the piece is a range of.
     pub whole: ContentId,
-    /// Where it begins in that content.
+    /// Offset of the piece in that content.
     pub offset: u64,
-    /// How long it is.
+    /// Length of the piece in bytes.
     pub length: u64,
-    /// How long the whole content is.
+    /// Size of the whole content in bytes.
     pub whole_bytes: u64,
-    /// The digest of the whole content.
+    /// MD5 of the whole content.
     pub whole_md5: Md5,
-    /// The copies of the whole content, best first.
+    /// Copies of the whole content, in the order to try them.
     pub locations: Vec<Location>,
 }
 
 impl Piece {
-    /// Whether the piece is all of its content.
+    /// True if the piece covers its whole content.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.offset == 0 && self.length == self.whole_bytes

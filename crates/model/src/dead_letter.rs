@@ -1,85 +1,85 @@
-//! Dead letters: cleanups that were refused too often, and what discarding one means.
+//! Dead letters: cleanups that a backend refused too often, and the decision to discard one.
 
 use crate::cleanup::BackendUpload;
 use crate::clock::Timestamp;
 use crate::ids::{CleanupId, DeadLetterId};
 use crate::names::BackendName;
 
-/// A cleanup that was refused too often. Its bytes still are on the backend and in its books.
+/// A cleanup that was refused too often. Its bytes are still on the backend and in its quota accounting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Its identifier.
+    /// Identifier of the dead letter.
     pub id: DeadLetterId,
-    /// The number under which the cleanup was first queued.
+    /// Identifier of the cleanup when it was first queued.
     pub original_id: CleanupId,
-    /// The backend that holds the bytes.
+    /// Backend that stores the bytes.
     pub backend: BackendName,
-    /// Their physical key.
+    /// Key of the bytes on that backend.
     pub physical_key: String,
-    /// The backend's version id, where one was recorded.
+    /// Version on the backend, if one was recorded.
     pub backend_version: Option<String>,
-    /// What is known of a backend upload under that key.
+    /// Backend upload of the key, if any.
     pub upload: BackendUpload,
-    /// How many bytes the books hold for it.
+    /// Bytes in the quota accounting.
     pub size_bytes: u64,
-    /// Why the bytes must go, in the queue's words.
+    /// Why the bytes are deleted, as in the queue.
     pub reason: String,
-    /// How often the backend refused.
+    /// Number of refusals.
     pub attempts: u32,
-    /// What the backend said last.
+    /// Error of the last attempt.
     pub last_error: Option<String>,
-    /// Set when the write's outcome was unknown: before this moment, absence proves nothing.
+    /// Set if the outcome of the write is unknown: before this time, an absence proves nothing.
     pub absent_ok_after: Option<Timestamp>,
-    /// When the bytes were condemned.
+    /// When the cleanup was queued.
     pub created_at: Timestamp,
-    /// When the last attempt was spent.
+    /// Time of the last refusal.
     pub dead_since: Timestamp,
 }
 
-/// What a look at a dead letter's bytes found.
+/// Result of a probe for a dead letter's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// They are there.
+pub enum LetterProbe {
+    /// The bytes exist.
     Present,
-    /// They are not there, and that is proven.
+    /// The bytes are proven absent.
     Absent,
-    /// Nobody can tell.
+    /// The backend gave no clear answer.
     Unknown(String),
 }
 
-/// What discarding a dead letter comes to.
+/// Decision on discarding a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Discarding {
-    /// The bytes are gone: the row goes, and its bytes leave the books.
+pub enum DiscardDecision {
+    /// The bytes are absent: delete the row and release its quota.
     Gone,
-    /// The row goes and its bytes leave the books, though they may be on the backend: a finding says so.
+    /// Delete the row and release its quota although the bytes may exist, and record a finding.
     WrittenOff(String),
-    /// The bytes are there.
+    /// Keep the row: the bytes exist.
     StillThere,
-    /// Nobody proved that they are gone.
+    /// Keep the row: the absence of the bytes is not proven.
     NotProven(String),
 }
 
-/// Decides whether a dead letter may be discarded. Only `force` parts the books from the bytes.
+/// Decides whether to discard a dead letter. Only `force` releases the quota of bytes that may exist.
 #[must_use]
-pub fn judge_discard(letter: &DeadLetter, found: Found, now: Timestamp, force: bool) -> Discarding {
-    let late = letter.absent_ok_after.is_some_and(|moment| now < moment);
+pub fn judge_discard(letter: &DeadLetter, found: LetterProbe, now: Timestamp, force: bool) -> DiscardDecision {
+    let may_arrive_late = letter.absent_ok_after.is_some_and(|moment| now < moment);
     match found {
-        Found::Absent if !late => Discarding::Gone,
-        Found::Present if force => Discarding::WrittenOff("the bytes are there".to_owned()),
-        Found::Present => Discarding::StillThere,
-        Found::Absent => not_proven("absent, but a late write may still land".to_owned(), force),
-        Found::Unknown(why) => not_proven(why, force),
+        LetterProbe::Absent if !may_arrive_late => DiscardDecision::Gone,
+        LetterProbe::Present if force => DiscardDecision::WrittenOff("the bytes are there".to_owned()),
+        LetterProbe::Present => DiscardDecision::StillThere,
+        LetterProbe::Absent => not_proven("absent, but a late write may still arrive".to_owned(), force),
+        LetterProbe::Unknown(why) => not_proven(why, force),
     }
 }
 
-fn not_proven(why: String, force: bool) -> Discarding {
-    if force { Discarding::WrittenOff(why) } else { Discarding::NotProven(why) }
+fn not_proven(why: String, force: bool) -> DiscardDecision {
+    if force { DiscardDecision::WrittenOff(why) } else { DiscardDecision::NotProven(why) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DeadLetter, Discarding, Found, judge_discard};
+    use super::{DeadLetter, DiscardDecision, LetterProbe, judge_discard};
     use crate::cleanup::BackendUpload;
     use crate::clock::Timestamp;
     use crate::ids::{CleanupId, DeadLetterId};
@@ -105,21 +105,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_leaves_no_finding_even_by_force() {
+    fn absent_bytes_are_discarded_without_finding_even_with_force() {
         for force in [false, true] {
-            assert_eq!(judge_discard(&letter(None), Found::Absent, NOW, force), Discarding::Gone);
-            assert_eq!(judge_discard(&letter(Some(10_000)), Found::Absent, NOW, force), Discarding::Gone);
+            assert_eq!(judge_discard(&letter(None), LetterProbe::Absent, NOW, force), DiscardDecision::Gone);
+            assert_eq!(judge_discard(&letter(Some(10_000)), LetterProbe::Absent, NOW, force), DiscardDecision::Gone);
         }
     }
 
     #[test]
-    fn what_may_be_there_is_written_off_only_by_force() {
+    fn bytes_that_may_exist_are_written_off_only_with_force() {
         let judged = |found, force| judge_discard(&letter(Some(10_001)), found, NOW, force);
-        assert_eq!(judged(Found::Present, false), Discarding::StillThere);
-        assert_eq!(judged(Found::Unknown("lost".into()), false), Discarding::NotProven("lost".into()));
-        assert!(matches!(judged(Found::Absent, false), Discarding::NotProven(_)), "a late write may still land");
-        for found in [Found::Present, Found::Unknown("lost".into()), Found::Absent] {
-            assert!(matches!(judged(found, true), Discarding::WrittenOff(_)));
+        assert_eq!(judged(LetterProbe::Present, false), DiscardDecision::StillThere);
+        assert_eq!(judged(LetterProbe::Unknown("lost".into()), false), DiscardDecision::NotProven("lost".into()));
+        assert!(
+            matches!(judged(LetterProbe::Absent, false), DiscardDecision::NotProven(_)),
+            "a late write may still arrive"
+        );
+        for found in [LetterProbe::Present, LetterProbe::Unknown("lost".into()), LetterProbe::Absent] {
+            assert!(matches!(judged(found, true), DiscardDecision::WrittenOff(_)));
         }
     }
 }

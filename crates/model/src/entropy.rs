@@ -1,10 +1,10 @@
-//! Randomness, injected so that a seed replays a run.
+//! Randomness, injected so that tests can replay a run from its seed.
 
 use parking_lot::Mutex;
 
-/// The one source of random bits.
+/// Source of random bits.
 pub trait Entropy: Send + Sync {
-    /// Sixty-four fresh random bits.
+    /// 64 random bits.
     fn next_u64(&self) -> u64;
 
     /// A number in `0.0..1.0`, for jitter.
@@ -16,7 +16,7 @@ pub trait Entropy: Send + Sync {
     }
 }
 
-/// The operating system's generator, good enough for secrets.
+/// The operating system's generator, cryptographically secure.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemEntropy;
 
@@ -26,12 +26,12 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// A generator that repeats itself for the same seed.
+/// A deterministic generator for tests.
 #[derive(Debug)]
 pub struct SeededEntropy(Mutex<fastrand::Rng>);
 
 impl SeededEntropy {
-    /// A generator for this seed.
+    /// Generates the same sequence for the same seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(fastrand::Rng::with_seed(seed)))

@@ -1,7 +1,7 @@
 //! Characters that must not reach a log, an audit file or a terminal as they are.
 
-/// True for control characters (C0, DEL, C1), line and paragraph separators, and characters that change the direction of
-/// text: they can forge lines, drive a terminal or make a name read as another one.
+/// True for control characters (C0, DEL, C1), line and paragraph separators, and characters that change the direction
+/// of text: they can forge lines, drive a terminal or make a name read as another one.
 #[must_use]
 pub fn must_be_escaped(character: char) -> bool {
     let is_separator = matches!(character, '\u{2028}' | '\u{2029}');
@@ -17,7 +17,7 @@ mod tests {
     use super::must_be_escaped;
 
     #[test]
-    fn only_characters_that_show_nothing_of_their_own_are_escaped() {
+    fn invisible_characters_are_escaped_and_letters_are_not() {
         for character in
             ['\0', '\n', '\t', '\u{1b}', '\u{7f}', '\u{9b}', '\u{2028}', '\u{200f}', '\u{202e}', '\u{2069}']
         {

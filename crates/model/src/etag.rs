@@ -1,4 +1,4 @@
-//! ETags: what S3 shows as an object's fingerprint.
+//! ETags and digests.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -19,19 +19,19 @@ pub struct Sha256(pub [u8; 32]);
 pub struct ETag(String);
 
 impl ETag {
-    /// The ETag of bytes stored in one go.
+    /// The ETag of an object that was not uploaded in parts.
     #[must_use]
     pub fn of_whole(md5: Md5) -> Self {
         Self(md5.to_string())
     }
 
-    /// The ETag of an object made of parts, from the digest over the parts' digests.
+    /// The ETag of an object uploaded in parts, from the digest of the parts' digests.
     #[must_use]
     pub fn of_parts(md5_of_md5s: Md5, parts: usize) -> Self {
         Self(format!("{md5_of_md5s}-{parts}"))
     }
 
-    /// Reads an ETag as clients and catalogs write it, with or without quotes.
+    /// Reads an ETag with or without quotes.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         Self(text.trim().trim_matches('"').to_owned())
@@ -66,9 +66,9 @@ impl fmt::Display for Sha256 {
     }
 }
 
-/// The text is not a digest in hexadecimal.
+/// The text is not a hexadecimal digest of the right length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a digest in hexadecimal")]
+#[error("not a hexadecimal digest of the right length")]
 pub struct InvalidDigest;
 
 fn read_hex<const N: usize>(text: &str) -> Result<[u8; N], InvalidDigest> {
@@ -97,7 +97,7 @@ impl FromStr for Sha256 {
     }
 }
 
-/// Bytes as lowercase hexadecimal.
+/// Encodes bytes as lower-case hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -111,7 +111,7 @@ mod tests {
     use super::{ETag, InvalidDigest, Md5};
 
     #[test]
-    fn digests_read_back() {
+    fn digests_parse_from_their_text() {
         let md5 = Md5([0xab; 16]);
         assert_eq!(md5.to_string().parse(), Ok(md5));
         assert_eq!("zz".parse::<Md5>(), Err(InvalidDigest));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn etags_compare_without_their_quotes() {
+    fn etags_compare_without_quotes() {
         assert_eq!(ETag::from_text("\"abc\""), ETag::from_text("abc"));
         assert_eq!(ETag::of_parts(Md5([0; 16]), 3).as_str(), "00000000000000000000000000000000-3");
     }

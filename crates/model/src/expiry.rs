@@ -1,4 +1,4 @@
-//! When an object ceases to exist.
+//! Expiration of objects.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use time::format_description::well_known::Rfc3339;
 use crate::clock::Timestamp;
 use crate::duration::{self, DURATION_MAX};
 
-/// When an object is to cease to exist, as its writer says it.
+/// Expiration of an object as its writer requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expiry {
-    /// So long after it appeared, by the catalog's clock.
+    /// This long after the commit, by the catalog's clock.
     After(Duration),
-    /// At this moment.
+    /// At this time.
     At(Timestamp),
 }
 
-/// Why an object cannot cease to exist then.
+/// Why a requested expiration is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExpiryRefused {
-    /// Neither seconds nor a duration.
+    /// The text is neither seconds nor a duration.
     #[error("the time to live is not a number of seconds or a duration such as 90s or 24h")]
     Duration,
-    /// No moment.
-    #[error("the moment of expiry is not an RFC 3339 date and time such as 2030-01-31T12:00:00Z")]
+    /// The text is not an RFC 3339 time.
+    #[error("the expiration time is not an RFC 3339 date and time such as 2030-01-31T12:00:00Z")]
     Moment,
-    /// No time at all.
-    #[error("the time to live must be longer than nothing")]
+    /// The time to live is zero.
+    #[error("the time to live must be greater than zero")]
     Zero,
-    /// The moment is not ahead.
-    #[error("the moment of expiry has passed")]
+    /// The time is in the past.
+    #[error("the expiration time is in the past")]
     Past,
-    /// The moment is further ahead than anybody means.
-    #[error("the moment of expiry is more than a hundred years ahead")]
+    /// The time is too far in the future.
+    #[error("the expiration time is more than a hundred years in the future")]
     TooFar,
 }
 
 impl Expiry {
-    /// A time to live: a number of seconds, or a duration with its unit.
+    /// Parses a time to live: a number of seconds, or a duration with a unit.
     pub fn after(text: &str) -> Result<Self, ExpiryRefused> {
         let seconds = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
         let live = if seconds {
-            // A number that does not fit is a number all the same.
+            // A number too large for u64 is refused as too far, not as malformed.
             Duration::from_secs(text.parse().unwrap_or(u64::MAX))
         } else {
             duration::parse(text).map_err(|_| ExpiryRefused::Duration)?
@@ -56,14 +56,14 @@ impl Expiry {
         }
     }
 
-    /// A moment, in RFC 3339.
+    /// Parses an RFC 3339 time.
     pub fn at(text: &str) -> Result<Self, ExpiryRefused> {
         let moment = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ExpiryRefused::Moment)?;
         let millis = i64::try_from(moment.unix_timestamp_nanos().div_euclid(1_000_000));
         millis.map(|millis| Self::At(Timestamp::from_millis(millis))).map_err(|_| ExpiryRefused::Moment)
     }
 
-    /// Whether something that appears now can be meant to cease then.
+    /// Refuses an expiration time that is in the past or too far in the future.
     pub fn check(self, now: Timestamp) -> Result<(), ExpiryRefused> {
         match self {
             Self::At(moment) if moment <= now => Err(ExpiryRefused::Past),
@@ -72,7 +72,7 @@ impl Expiry {
         }
     }
 
-    /// The moment, where it is said outright.
+    /// The expiration time; `None` for a time to live.
     #[must_use]
     pub const fn moment(self) -> Option<Timestamp> {
         match self {
@@ -81,7 +81,7 @@ impl Expiry {
         }
     }
 
-    /// The time to live, where that is what was said.
+    /// The time to live; `None` for an expiration time.
     #[must_use]
     pub const fn live(self) -> Option<Duration> {
         match self {
@@ -99,7 +99,7 @@ mod tests {
     use crate::clock::Timestamp;
 
     #[test]
-    fn a_time_to_live_is_seconds_or_a_duration() {
+    fn time_to_live_is_seconds_or_a_duration() {
         for (text, seconds) in [("1", 1), ("3600", 3600), ("90s", 90), ("24h", 86_400), ("2d", 172_800)] {
             assert_eq!(Expiry::after(text), Ok(Expiry::After(Duration::from_secs(seconds))), "{text}");
         }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_that_nobody_means_is_refused() {
+    fn invalid_times_to_live_are_refused() {
         for text in ["0", "00", "0s", "0ms"] {
             assert_eq!(Expiry::after(text), Err(ExpiryRefused::Zero), "{text}");
         }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_rfc_3339_of_any_zone() {
+    fn expiration_time_is_rfc_3339_in_any_time_zone() {
         let noon = Ok(Expiry::At(Timestamp::from_millis(1_893_499_200_250)));
         for text in ["2030-01-01T12:00:00.25Z", "2030-01-01T13:00:00.250+01:00"] {
             assert_eq!(Expiry::at(text), noon, "{text}");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_must_be_ahead_and_within_reach() {
+    fn expiration_time_must_be_in_the_future_and_within_a_hundred_years() {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let at = |millis| Expiry::At(Timestamp::from_millis(now.millis() + millis)).check(now);
         assert_eq!((at(-1), at(0), at(1)), (Err(ExpiryRefused::Past), Err(ExpiryRefused::Past), Ok(())));

@@ -1,4 +1,4 @@
-//! Identifiers that s3o makes: time-ordered, unique, never reused.
+//! Identifiers that s3o generates: time-ordered, unique, never reused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,13 +18,13 @@ macro_rules! id_type {
         pub struct $name(#[serde(with = "uuid::serde::simple")] Uuid);
 
         impl $name {
-            /// Wraps a fresh identifier.
+            /// Wraps an identifier.
             #[must_use]
             pub const fn new(id: Uuid) -> Self {
                 Self(id)
             }
 
-            /// The bare identifier.
+            /// The wrapped identifier, for the catalog and for physical keys.
             #[must_use]
             pub const fn uuid(self) -> Uuid {
                 self.0
@@ -53,51 +53,51 @@ macro_rules! id_type {
 }
 
 id_type!(
-    /// Names one content.
+    /// Identifies one content.
     ContentId
 );
 id_type!(
-    /// Names one intent: one copy of one write.
+    /// Identifies one intent: one copy of one write.
     IntentId
 );
 id_type!(
-    /// Names one write; its copies share it.
+    /// Identifies one write; its copies share it.
     WriteId
 );
 id_type!(
-    /// Names one multipart upload.
+    /// Identifies one multipart upload.
     UploadId
 );
 id_type!(
-    /// Names one version of an object.
+    /// Identifies one version of an object.
     VersionId
 );
 id_type!(
-    /// Proves that a claim is still ours.
+    /// Proves the ownership of a claim.
     ClaimToken
 );
 id_type!(
-    /// Names one run of the process.
+    /// Identifies one run of the process.
     InstanceId
 );
 id_type!(
-    /// Names one request.
+    /// Identifies one request.
     RequestId
 );
 
-/// A cleanup's number, given by the catalog.
+/// Identifies a cleanup; assigned by the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CleanupId(pub i64);
 
-/// A dead letter's number, given by the catalog and never reused.
+/// Identifies a dead letter; assigned by the catalog, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeadLetterId(pub i64);
 
-/// A bucket's never-reused number.
+/// Identifies a bucket; assigned by the catalog, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BucketId(pub i64);
 
-/// Makes identifiers from the injected clock and randomness.
+/// Generates identifiers from the injected clock and randomness.
 #[derive(Clone)]
 pub struct IdSource {
     clock: Arc<dyn Clock>,
@@ -105,13 +105,13 @@ pub struct IdSource {
 }
 
 impl IdSource {
-    /// A source over this clock and this randomness.
+    /// A source with this clock and randomness.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
         Self { clock, entropy }
     }
 
-    /// A fresh version 7 identifier: the millisecond first, so that identifiers sort by age.
+    /// A new UUID of version 7: it starts with the millisecond, so that identifiers sort by age.
     #[must_use]
     pub fn fresh(&self) -> Uuid {
         let millis = u64::try_from(self.clock.now().millis()).unwrap_or(0);
@@ -123,7 +123,7 @@ impl IdSource {
 }
 
 impl ContentId {
-    /// The greatest identifier that can be made at a moment: identifiers begin with their time.
+    /// The greatest identifier of a moment, since identifiers start with their time.
     #[must_use]
     pub fn last_of(moment: Timestamp) -> Self {
         let millis = u128::try_from(moment.millis()).unwrap_or(0);
@@ -140,7 +140,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn later_identifiers_sort_later_and_read_back() {
+    fn identifiers_sort_by_time_and_parse_from_text() {
         let clock = Arc::new(ManualClock::starting_at(Timestamp::from_millis(1_700_000_000_000)));
         let ids = IdSource::new(clock.clone(), Arc::new(SeededEntropy::new(3)));
         let first = ContentId::new(ids.fresh());

@@ -1,4 +1,4 @@
-//! Intents: rows that say which bytes are about to be written where.
+//! Intents: rows that announce bytes before they are written to a backend.
 
 use std::time::Duration;
 
@@ -13,87 +13,87 @@ use crate::ids::{BucketId, IntentId, UploadId, WriteId};
 use crate::names::{BackendName, ObjectKey};
 use crate::object::Attributes;
 
-/// What the bytes are for.
+/// What the announced bytes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntentKind {
-    /// An object's bytes.
+    /// The whole body of a PUT or a copy.
     Object,
-    /// The bytes of one part of an upload.
+    /// A part of a multipart upload.
     Part {
-        /// The upload.
+        /// Identifier of the upload.
         upload: UploadId,
-        /// The part's number.
+        /// Part number.
         number: u32,
     },
 }
 
-/// A write that is about to happen, one copy of it.
+/// The announcement of one copy of one write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
-    /// Its identifier; also the one in the physical key.
+    /// Identifier of the intent; also part of the physical key.
     pub id: IntentId,
-    /// The write it belongs to.
+    /// Identifier of the write; all copies share it.
     pub write: WriteId,
-    /// What the bytes are for.
+    /// What the bytes belong to.
     pub kind: IntentKind,
-    /// The bucket of the object.
+    /// Bucket of the object.
     pub bucket: BucketId,
-    /// The key of the object.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// Where the bytes go.
+    /// Backend that will store the copy.
     pub backend: BackendName,
-    /// Under which physical key.
+    /// Key of the copy on that backend.
     pub physical_key: String,
-    /// How many bytes are reserved.
+    /// Reserved bytes.
     pub size_bytes: u64,
-    /// What the object would be, where the write can be finished without its writer.
+    /// The object's row, if the reaper can commit the write without its writer.
     pub draft: Option<Draft>,
 }
 
-/// All that an object's row needs besides its bytes, kept with the intent, so that a write whose
-/// writer is gone can still be finished.
+/// Everything that an object's row needs besides its bytes. It is stored with the intent, so that the
+/// reaper can commit the write after its writer crashed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draft {
-    /// What the object carries.
+    /// Headers, metadata and tags of the object.
     pub attributes: Attributes,
-    /// When it may be stored.
+    /// Condition of the write.
     pub condition: WriteCondition,
-    /// What the sender said of the bytes; without it nobody can tell whether they are the ones meant.
+    /// Digests that the client declared; without one the stored bytes cannot be verified.
     pub declared: DeclaredDigests,
-    /// The checksum that the object is to show.
+    /// Algorithm of the object's checksum.
     pub checksum: Option<Algorithm>,
-    /// When the object is to cease to exist.
+    /// Expiration of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Expiry>,
 }
 
-/// What a sender says of bytes before it sends them.
+/// Digests that a client declared before it sent the bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeclaredDigests {
     /// `Content-MD5`.
     pub md5: Option<Md5>,
-    /// The signed payload hash.
+    /// `x-amz-content-sha256`, the signed payload hash.
     pub sha256: Option<Sha256>,
-    /// A checksum header.
+    /// An `x-amz-checksum-*` header.
     pub checksum: Option<Checksum>,
 }
 
 impl DeclaredDigests {
-    /// Whether nothing was said.
+    /// True if the stored bytes could not be verified.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.md5.is_none() && self.sha256.is_none() && self.checksum.is_none()
     }
 
-    /// The first thing that was said and does not hold, by the name of its header.
+    /// The header name of the first declared digest that does not match.
     #[must_use]
     pub fn mismatch(&self, md5: Md5, sha256: Sha256, checksum: Option<&Checksum>) -> Option<&'static str> {
-        let theirs = self.checksum.as_ref();
+        let declared = self.checksum.as_ref();
         if self.md5.is_some_and(|declared| declared != md5) {
             Some("Content-MD5")
         } else if self.sha256.is_some_and(|declared| declared != sha256) {
             Some("x-amz-content-sha256")
-        } else if theirs.is_some_and(|theirs| Some(&theirs.value) != checksum.map(|ours| &ours.value)) {
+        } else if declared.is_some_and(|declared| Some(&declared.value) != checksum.map(|computed| &computed.value)) {
             Some("checksum")
         } else {
             None
@@ -101,40 +101,39 @@ impl DeclaredDigests {
     }
 }
 
-/// One copy of a write whose lease ran out, fenced so that its writer cannot commit any more.
+/// One copy of a write whose lease expired, fenced so that its writer can no longer commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expired {
-    /// The intent.
+    /// Identifier of the intent.
     pub id: IntentId,
-    /// The write it belongs to.
+    /// Identifier of the write.
     pub write: WriteId,
-    /// Where its bytes may lie; `None` for one that only pins content.
+    /// Backend and key where its bytes may be; `None` for an intent that only pins content.
     pub place: Option<(BackendName, String)>,
-    /// How many bytes were reserved.
+    /// Reserved bytes.
     pub size_bytes: u64,
-    /// The bucket.
+    /// Bucket of the object.
     pub bucket: BucketId,
-    /// The bucket's name, unless it is gone.
+    /// Name of the bucket; `None` if the bucket was deleted.
     pub bucket_name: Option<String>,
-    /// The key.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// Whether a later change of the key was acknowledged.
+    /// True if a later change of the key was acknowledged.
     pub superseded: bool,
-    /// What the write would have become, where it can be finished.
+    /// The object's row, if the write can be committed.
     pub draft: Option<Draft>,
-    /// How long ago it was announced.
+    /// Time since the announcement.
     pub age: Duration,
 }
 
-/// When an open intent must be renewed: three times per lease, so that one failed renewal does
-/// not end an upload.
+/// Interval of lease renewals: three per lease, so that one failed renewal does not end an upload.
 #[must_use]
 pub fn renewal_interval(lease: Duration) -> Duration {
     (lease / 3).max(Duration::from_millis(1))
 }
 
-/// Whether an owner that last obtained `lease_until`, for this long, may still call its intents its own. A lease that
-/// ends later than one from now would was obtained before a clock was set back: the watchdog may have ended it.
+/// True if a writer whose lease of this length ends at `lease_until` still owns its intents. A lease that ends later
+/// than a new one would was taken before the clock was set back: the watchdog may have ended it.
 #[must_use]
 pub fn lease_holds(lease_until: Timestamp, lease: Duration, now: Timestamp) -> bool {
     now < lease_until && lease_until <= now.after(lease)

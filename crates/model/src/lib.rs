@@ -1,17 +1,19 @@
-//! The words of s3o: names, records and pure decisions.
+//! Types and pure decisions of s3o.
 //!
-//! Nothing here waits, reads a database or speaks a protocol, so every decision can be tested
-//! by calling it.
+//! This crate has no async code, no database and no protocol, so every decision can be tested by
+//! calling it.
 
 pub mod backoff;
 pub mod bucket;
 pub mod checksum;
+pub mod circuit;
 pub mod claim;
 pub mod cleanup;
 pub mod clock;
 pub mod clock_hold;
 pub mod conditions;
 pub mod content;
+pub mod copy_check;
 pub mod dead_letter;
 pub mod duration;
 pub mod entropy;
@@ -20,7 +22,6 @@ pub mod etag;
 pub mod expiry;
 pub mod ids;
 pub mod intent;
-pub mod keeping;
 pub mod lifecycle;
 pub mod listing;
 pub mod multipart;
@@ -28,9 +29,11 @@ pub mod names;
 pub mod object;
 pub mod physical_key;
 pub mod placement;
-pub mod proof;
 pub mod quota;
 pub mod range;
 pub mod recovery;
 pub mod shared;
+pub mod size;
+pub mod ttl;
 pub mod verify;
+pub mod write_outcome;

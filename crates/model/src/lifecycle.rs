@@ -1,11 +1,11 @@
-//! Lifecycle rules: which objects and uploads they mean, and when those are due.
+//! Lifecycle rules: which objects and uploads they match, and when those are due.
 //!
-//! Whether something is due is three numbers, a [`Threshold`], so that the catalog can ask the same
-//! question by its own clock in the statement that deletes.
+//! Three numbers, a [`Threshold`], decide whether something is due, so that the catalog can check it
+//! with its own clock in the statement that deletes.
 
 mod configured;
-mod departure;
 mod fault;
+mod removal;
 #[cfg(test)]
 mod tests;
 
@@ -16,82 +16,82 @@ use crate::listing::successor;
 use crate::object::Tags;
 
 pub use configured::{ConfiguredRule, ConfiguredRules, InvalidRule};
-pub use departure::{DepartsBy, Departure};
 pub use fault::{RuleFault, RuleFaultKind, complete};
+pub use removal::{DeletionCause, ScheduledDeletion};
 
-/// A day, in the unit that the catalog counts in.
+/// A day in milliseconds, the unit of the catalog.
 pub const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
-/// Moments of writes are stored in whole seconds: what was written may be this much younger than it says.
+/// Write times are stored in whole seconds: an object may be this much younger than its stored time.
 const ROUNDED_MILLIS: i64 = 1000;
-/// How many rules a bucket may have.
+/// Largest number of rules of a bucket.
 pub const RULES_MAX: usize = 1000;
 
-/// Whether a rule is in force.
+/// `Status` element of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is.
+    /// The rule is applied.
     Enabled,
-    /// It is kept and does nothing.
+    /// The rule is stored but not applied.
     Disabled,
 }
 
-/// How a rule was written, so that it reads back as it came.
+/// XML form of a rule's filter, so that a GET returns what was PUT.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// A filter with one condition or none.
+    /// `Filter` with at most one condition.
     #[default]
     Plain,
-    /// A filter whose conditions are joined.
+    /// `Filter` with an `And` of conditions.
     And,
-    /// A prefix without a filter, as it was done once.
+    /// `Prefix` without `Filter`, the deprecated form.
     Prefix,
 }
 
-/// Which objects a rule means: those that meet every condition. Without any, the whole bucket.
+/// Selects the objects of a rule: those that meet every condition. An empty filter selects the whole bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Filter {
-    /// Keys that start with this, byte by byte.
+    /// Keys that start with this prefix, compared as bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Objects that have all of these tags.
     #[serde(skip_serializing_if = "Tags::is_empty")]
     pub tags: Tags,
-    /// Objects of more bytes.
+    /// Objects larger than this, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_greater_than: Option<u64>,
-    /// Objects of fewer bytes.
+    /// Objects smaller than this, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_less_than: Option<u64>,
 }
 
-/// What a filter looks at.
+/// The properties of an object that a filter checks.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// The key.
+    /// Object key.
     pub key: &'a str,
-    /// How many bytes.
+    /// Compared with the size bounds of the filter.
     pub size_bytes: u64,
-    /// The tags.
+    /// Tags of the object.
     pub tags: &'a Tags,
 }
 
 impl Filter {
-    /// The text that all keys it means start with.
+    /// The prefix; empty if the filter has none.
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.prefix.as_deref().unwrap_or_default()
     }
 
-    /// The first text behind all keys it means; `None` where there is no bound.
+    /// The smallest text greater than every key with the prefix; `None` if there is no bound.
     #[must_use]
     pub fn before(&self) -> Option<String> {
         successor(self.prefix())
     }
 
-    /// Whether it means this object.
+    /// True if the object meets every condition.
     #[must_use]
     pub fn matches(&self, object: Subject<'_>) -> bool {
         object.key.starts_with(self.prefix())
@@ -105,16 +105,16 @@ impl Filter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expiration {
-    /// At the first midnight (UTC) that is so many days or more after the write, as in S3.
+    /// At the first midnight UTC that is at least this many days after the write, as in S3.
     Days(u32),
-    /// From this moment on, whenever they were written.
+    /// From this time on, for any write time.
     Date(Timestamp),
-    /// As soon as they are older than so many days, to the second.
+    /// As soon as they are older than this many days, to the second.
     OlderThanDays(u32),
 }
 
 impl Expiration {
-    /// The numbers that decide.
+    /// The threshold that decides whether an object is due.
     #[must_use]
     pub fn threshold(self) -> Threshold {
         let age = |days: u32| i64::from(days) * DAY_MILLIS;
@@ -128,14 +128,14 @@ impl Expiration {
     }
 }
 
-/// What is due: written at least `age_millis` before the last full `step_millis`, once `from` has come.
+/// Due is what was written at least `age_millis` before the last full `step_millis`, from the time `from` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold {
-    /// Moments at which things become due: every millisecond, or every midnight.
+    /// Granularity of due times: 1 for every millisecond, or a day for every midnight.
     pub step_millis: i64,
-    /// How old a thing must be by then.
+    /// Minimum age at that time.
     pub age_millis: i64,
-    /// Nothing is due before this.
+    /// Nothing is due before this time.
     pub from: Timestamp,
 }
 
@@ -144,7 +144,7 @@ impl Threshold {
         Self { step_millis: DAY_MILLIS, age_millis, from: Timestamp::from_millis(0) }
     }
 
-    /// When what was written at this moment becomes due.
+    /// The due time of what was written at this time.
     #[must_use]
     pub fn due_at(&self, written: Timestamp) -> Timestamp {
         let aged = written.millis().saturating_add(self.age_millis);
@@ -152,54 +152,54 @@ impl Threshold {
         Timestamp::from_millis(aged.saturating_add(short)).max(self.from)
     }
 
-    /// Whether what was written at this moment is due now.
+    /// True if what was written at this time is due now.
     #[must_use]
     pub fn is_due(&self, written: Timestamp, now: Timestamp) -> bool {
         self.due_at(written) <= now
     }
 }
 
-/// One rule.
+/// A lifecycle rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Its name, unique among the rules of its bucket.
+    /// Identifier, unique among the rules of its bucket.
     pub id: String,
-    /// Whether it is in force.
+    /// Disabled rules are stored and returned, but never applied.
     pub status: Status,
-    /// Which objects it means.
+    /// Selects the objects of the rule.
     pub filter: Filter,
-    /// How its filter was written.
+    /// XML form of the filter.
     #[serde(default)]
     pub form: Form,
-    /// When objects go.
+    /// When objects are deleted; `None` if the rule deletes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiration: Option<Expiration>,
-    /// After how many days uploads that were not completed are aborted.
+    /// Days after which incomplete uploads are aborted; `None` if the rule aborts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort_after_days: Option<u32>,
 }
 
 impl Rule {
-    /// When the objects that it means are due; `None` where it deletes none.
+    /// When matching objects are due; `None` if the rule is disabled or deletes none.
     #[must_use]
     pub fn expires(&self) -> Option<Threshold> {
         self.expiration.filter(|_| self.is_enabled()).map(Expiration::threshold)
     }
 
-    /// When the uploads that it means are due; `None` where it aborts none.
+    /// When matching uploads are due; `None` if the rule is disabled or aborts none.
     #[must_use]
     pub fn aborts(&self) -> Option<Threshold> {
         let days = self.abort_after_days.filter(|_| self.is_enabled())?;
         Some(Threshold::at_midnight(i64::from(days) * DAY_MILLIS))
     }
 
-    /// When it would delete this object; `None` where it does not mean it.
+    /// When the rule deletes this object; `None` if it does not match.
     #[must_use]
     pub fn due_at(&self, object: Subject<'_>, written: Timestamp) -> Option<Timestamp> {
         self.expires().filter(|_| self.filter.matches(object)).map(|threshold| threshold.due_at(written))
     }
 
-    /// When it would abort an upload of this key; `None` where it does not mean it.
+    /// When the rule aborts an upload of this key; `None` if it does not match.
     #[must_use]
     pub fn aborts_at(&self, key: &str, opened: Timestamp) -> Option<Timestamp> {
         self.aborts().filter(|_| key.starts_with(self.filter.prefix())).map(|threshold| threshold.due_at(opened))

@@ -1,4 +1,4 @@
-//! Multipart uploads: the parts, and what S3 demands before they become one object.
+//! Multipart uploads: parts, and the rules of S3 for completing them.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,18 +17,18 @@ pub const PART_BYTES_MIN: u64 = 5 * 1024 * 1024;
 /// No part has more than this many bytes.
 pub const PART_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 
-/// Where an upload stands.
+/// Open uploads can become completed or aborted; these states are final.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UploadState {
-    /// It takes parts.
+    /// The upload accepts parts.
     Open,
-    /// It became an object; the answer is kept for a client that asks again.
+    /// The upload became an object; its answer is stored for a client that repeats the request.
     Completed(CompletedAnswer),
-    /// It was given up.
+    /// A client, a lifecycle rule or `stale_multipart` closed the upload; its parts are deleted.
     Aborted,
 }
 
-/// What a finished Complete answered.
+/// The stored answer of a successful Complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletedAnswer {
     /// The object's `ETag`.
@@ -39,94 +39,94 @@ pub struct CompletedAnswer {
     pub size_bytes: u64,
     /// The object's checksum.
     pub checksum: Option<Checksum>,
-    /// What the client sent, digested: a replay must say the same.
+    /// Digest of the request: a repeated request must be the same.
     pub request: String,
 }
 
-/// An upload as the catalog knows it.
+/// An upload in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
-    /// Its identifier.
+    /// Identifier of the upload.
     pub id: UploadId,
-    /// The bucket it is bound to.
+    /// Bucket of the object.
     pub bucket: BucketId,
-    /// The key it is bound to.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// What the object will carry.
+    /// Headers, metadata and tags of the object.
     pub attributes: Attributes,
-    /// Which checksum the client wants.
+    /// Checksum that the client requested.
     pub checksum: Option<UploadChecksum>,
-    /// When the object will cease to exist.
+    /// Expiration of the object.
     pub expiry: Option<Expiry>,
-    /// When it was created.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// Where it stands.
+    /// Closed uploads stay in the catalog for a while, to answer repeated requests.
     pub state: UploadState,
 }
 
-/// The checksum that an upload was created with.
+/// Checksum requested when the upload was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadChecksum {
-    /// The algorithm.
+    /// Every part has a checksum of this algorithm.
     pub algorithm: Algorithm,
     /// What the object's checksum covers.
     pub coverage: Coverage,
 }
 
-/// A part as the catalog knows it.
+/// A part in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Its number.
+    /// 1 to [`PART_NUMBER_MAX`].
     pub number: u32,
-    /// The content it refers to.
+    /// The content that the part refers to.
     pub content: ContentId,
-    /// Its length.
+    /// Size in bytes.
     pub length: u64,
-    /// Its digest.
+    /// Digest of the part's bytes.
     pub md5: Md5,
-    /// Its checksum, where the upload has one.
+    /// Checksum, if the upload has one.
     pub checksum: Option<Checksum>,
-    /// When it was written.
+    /// Time of the write.
     pub last_modified: Timestamp,
 }
 
 impl Part {
-    /// Its `ETag`.
+    /// The MD5 in hexadecimal, as `UploadPart` returned it.
     #[must_use]
     pub fn etag(&self) -> ETag {
         ETag::of_whole(self.md5)
     }
 }
 
-/// A part as the client lists it in Complete.
+/// A part in the request of Complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedPart {
-    /// Its number.
+    /// Must ascend within the request.
     pub number: u32,
-    /// The `ETag` the client got for it.
+    /// ETag that the client sent.
     pub etag: ETag,
-    /// The checksum the client has for it.
+    /// Checksum that the client sent.
     pub checksum: Option<Checksum>,
 }
 
-/// Why a list of parts cannot become an object.
+/// Why Complete refuses a list of parts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PartsRefused {
     /// The list is empty or has too many parts.
     #[error("the list of parts must have 1 to 10000 entries")]
     Count,
     /// Part numbers do not ascend.
-    #[error("the list of parts was not in ascending order")]
+    #[error("the list of parts is not in ascending order")]
     Order,
     /// A part was not uploaded, or its `ETag` or checksum differs.
     #[error("part {0} was not uploaded, or its ETag or checksum does not match")]
     Unknown(u32),
     /// A part other than the last is too small.
-    #[error("part {0} is smaller than the minimum size")]
+    #[error("part {0} is smaller than 5 MiB, the minimum for every part but the last")]
     TooSmall(u32),
 }
 
-/// Picks the stored parts that the client listed, in order, if S3's rules allow them.
+/// Selects the stored parts that the client listed, in order, or refuses the list by the rules of S3.
 pub fn select_parts<'a>(stored: &'a [Part], listed: &[ListedPart]) -> Result<Vec<&'a Part>, PartsRefused> {
     if listed.is_empty() || listed.len() > PART_NUMBER_MAX as usize {
         return Err(PartsRefused::Count);
@@ -134,23 +134,23 @@ pub fn select_parts<'a>(stored: &'a [Part], listed: &[ListedPart]) -> Result<Vec
     if !listed.is_sorted_by(|a, b| a.number < b.number) {
         return Err(PartsRefused::Order);
     }
-    let chosen = listed.iter().map(|wanted| find_part(stored, wanted)).collect::<Result<Vec<_>, _>>()?;
-    let all_but_last = &chosen[..chosen.len() - 1];
+    let selected = listed.iter().map(|part| find_part(stored, part)).collect::<Result<Vec<_>, _>>()?;
+    let all_but_last = &selected[..selected.len() - 1];
     match all_but_last.iter().find(|part| part.length < PART_BYTES_MIN) {
         Some(small) => Err(PartsRefused::TooSmall(small.number)),
-        None => Ok(chosen),
+        None => Ok(selected),
     }
 }
 
-fn find_part<'a>(stored: &'a [Part], wanted: &ListedPart) -> Result<&'a Part, PartsRefused> {
-    let refused = PartsRefused::Unknown(wanted.number);
-    let position = stored.binary_search_by_key(&wanted.number, |part| part.number).map_err(|_| refused.clone())?;
+fn find_part<'a>(stored: &'a [Part], listed: &ListedPart) -> Result<&'a Part, PartsRefused> {
+    let refused = PartsRefused::Unknown(listed.number);
+    let position = stored.binary_search_by_key(&listed.number, |part| part.number).map_err(|_| refused.clone())?;
     let part = &stored[position];
-    let checksum_fits = match (&wanted.checksum, &part.checksum) {
-        (Some(theirs), Some(ours)) if theirs.algorithm == ours.algorithm => theirs.value == ours.value,
+    let checksum_fits = match (&listed.checksum, &part.checksum) {
+        (Some(sent), Some(stored)) if sent.algorithm == stored.algorithm => sent.value == stored.value,
         (Some(_) | None, Some(_) | None) => true,
     };
-    if part.etag() == wanted.etag && checksum_fits { Ok(part) } else { Err(refused) }
+    if part.etag() == listed.etag && checksum_fits { Ok(part) } else { Err(refused) }
 }
 
 #[cfg(test)]
@@ -177,21 +177,21 @@ mod tests {
     }
 
     #[test]
-    fn listed_parts_are_picked_in_order() {
+    fn listed_parts_are_selected_in_order() {
         let stored = [part(1, PART_BYTES_MIN), part(2, PART_BYTES_MIN), part(9, 1)];
         let chosen = select_parts(&stored, &[listed(&stored[0]), listed(&stored[2])]).expect("allowed");
         assert_eq!(chosen.iter().map(|p| p.number).collect::<Vec<_>>(), [1, 9]);
     }
 
     #[test]
-    fn what_s3_refuses_is_refused() {
+    fn invalid_part_lists_are_refused() {
         let stored = [part(1, 5), part(2, PART_BYTES_MIN)];
         let (one, two) = (listed(&stored[0]), listed(&stored[1]));
-        let stranger = ListedPart { etag: two.etag.clone(), ..one.clone() };
+        let wrong_etag = ListedPart { etag: two.etag.clone(), ..one.clone() };
         assert_eq!(select_parts(&stored, &[]), Err(PartsRefused::Count));
         assert_eq!(select_parts(&stored, &[two.clone(), one.clone()]), Err(PartsRefused::Order));
         assert_eq!(select_parts(&stored, &[one.clone(), one.clone()]), Err(PartsRefused::Order));
-        assert_eq!(select_parts(&stored, &[stranger]), Err(PartsRefused::Unknown(1)));
+        assert_eq!(select_parts(&stored, &[wrong_etag]), Err(PartsRefused::Unknown(1)));
         assert_eq!(select_parts(&stored, &[ListedPart { number: 3, ..one.clone() }]), Err(PartsRefused::Unknown(3)));
         assert_eq!(select_parts(&stored, &[one.clone(), two]), Err(PartsRefused::TooSmall(1)));
         assert!(select_parts(&stored, &[one]).is_ok());

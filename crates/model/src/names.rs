@@ -1,4 +1,4 @@
-//! Names that outsiders choose: buckets, keys, backends. A value of these types is valid.
+//! Names chosen by users: buckets, keys, backends. A value of these types is always valid.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -7,27 +7,28 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest key S3 allows, in bytes of UTF-8.
+/// Longest key in S3, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// Why a name was refused.
+/// Why a name is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// The bucket name breaks S3's rules.
+    /// The bucket name violates the rules of S3.
     #[error(
-        "bucket names have 3 to 63 lowercase letters, digits, dots and hyphens, and start and end with a letter or digit"
+        "bucket names have 3 to 63 lowercase letters, digits, dots and hyphens, and start and end with a letter \
+         or digit"
     )]
     Bucket,
-    /// The key is empty.
+    /// S3 keys have at least one byte.
     #[error("a key must not be empty")]
     KeyEmpty,
     /// The key is longer than S3 allows.
     #[error("a key has at most 1024 bytes")]
     KeyTooLong,
-    /// The key holds a byte that no catalog can store.
+    /// The key contains a NUL, which PostgreSQL cannot store.
     #[error("a key must not contain the NUL character")]
     KeyNul,
-    /// The backend name would not be safe in a metric label or a path.
+    /// The backend name is not safe in a metric label or a path.
     #[error("backend names have 1 to 63 lowercase letters, digits, hyphens and underscores")]
     Backend,
 }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn backend_names_are_safe_everywhere() {
+    fn backend_names_are_safe_in_paths() {
         assert!("disk_1".parse::<BackendName>().is_ok());
         assert!("../etc".parse::<BackendName>().is_err());
     }

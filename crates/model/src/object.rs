@@ -1,4 +1,4 @@
-//! Objects: what S3 shows under a bucket and a key.
+//! Objects: the current row of a bucket and a key.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use crate::etag::ETag;
 use crate::ids::{BucketId, ContentId, VersionId};
 use crate::names::ObjectKey;
 
-/// Headers that a client attaches to an object and gets back unchanged.
+/// System headers that a client sets on an object and that reads return unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Headers {
-    /// `Content-Type`.
+    /// Media type of the body; `binary/octet-stream` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// `Cache-Control`.
+    /// Directives for caches of clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_control: Option<String>,
-    /// `Content-Disposition`.
+    /// Suggested file name of a download.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_disposition: Option<String>,
-    /// `Content-Encoding`.
+    /// Encoding of the stored bytes, such as `gzip`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_encoding: Option<String>,
-    /// `Content-Language`.
+    /// Language of the intended audience.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_language: Option<String>,
-    /// `Expires`, as the client wrote it.
+    /// `Expires`, as the client sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
     /// `x-amz-storage-class`; absent means `STANDARD`.
@@ -40,58 +40,58 @@ pub struct Headers {
 /// `x-amz-meta-*`, names in lower case.
 pub type UserMetadata = BTreeMap<String, String>;
 
-/// Tags, in the order of their keys.
+/// Tags by key.
 pub type Tags = BTreeMap<String, String>;
 
-/// All that a client says of an object besides its bytes.
+/// Headers, metadata and tags that a client sets on an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// System headers.
     pub headers: Headers,
     /// User metadata.
     pub metadata: UserMetadata,
-    /// Tags.
+    /// At most 10, as in S3.
     pub tags: Tags,
 }
 
 /// The current row of a bucket and a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// The bucket it lies in.
+    /// Identifier of the bucket.
     pub bucket: BucketId,
-    /// Its key.
+    /// Unique within the bucket.
     pub key: ObjectKey,
-    /// Changes with every write.
+    /// New for every write.
     pub version: VersionId,
-    /// The content it refers to.
+    /// The content that the object refers to.
     pub content: ContentId,
-    /// Its length.
+    /// Length of the body.
     pub size_bytes: u64,
-    /// Its `ETag`.
+    /// ETag without quotes.
     pub etag: ETag,
-    /// Its checksum, where the client asked for one.
+    /// Checksum, if the client requested one.
     pub checksum: Option<Checksum>,
-    /// What the client attached.
+    /// Headers, metadata and tags.
     pub attributes: Attributes,
-    /// When it was written.
+    /// Time of the write.
     pub last_modified: Timestamp,
-    /// When it ceases to exist.
+    /// Expiration; `None` if the object does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What a listing shows of an object.
+/// The columns of an object that a listing returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedObject {
-    /// Its key.
+    /// Sort key of the listing.
     pub key: ObjectKey,
-    /// Its length.
+    /// Length of the body.
     pub size_bytes: u64,
-    /// Its `ETag`.
+    /// ETag without quotes.
     pub etag: ETag,
-    /// When it was written.
+    /// Time of the write.
     pub last_modified: Timestamp,
-    /// Its storage class, where it is not `STANDARD`.
+    /// Storage class; `None` means `STANDARD`.
     pub storage_class: Option<String>,
-    /// Its checksum, where the client asked for one.
+    /// Checksum, if the client requested one.
     pub checksum: Option<Checksum>,
 }

@@ -1,8 +1,8 @@
-//! Physical keys: `<bucket>/<key, escaped>~<uuid>`, readable, unique, written at most once.
+//! Physical keys: `<bucket>/<escaped key>~<uuid>`, readable, unique, written at most once.
 //!
-//! Escaping is injective, uses no percent sign, and leaves no segment that a file system or an
-//! S3 service could read in its own way: none empty, none `.` or `..`, none over 200 bytes. `~`
-//! appears only before the identifier, so no key can pose as another one's physical key.
+//! Escaping is injective, uses no percent sign, and leaves no segment that a file system or an S3
+//! service interprets: none empty, none `.` or `..`, none over 200 bytes. `~` appears only before
+//! the identifier, so no object key can equal the physical key of another one.
 
 use std::fmt::Write as _;
 
@@ -12,27 +12,27 @@ use uuid::Uuid;
 use crate::etag::hex;
 use crate::names::{BucketName, ObjectKey};
 
-/// The folder that s3o keeps for itself on every backend; no bucket name starts with a dot.
+/// Prefix of s3o's own objects on every backend; no bucket name starts with a dot.
 pub const RESERVED_PREFIX: &str = ".s3o/";
 
 const SEGMENT_BYTES_MAX: usize = 200;
 const TOTAL_BYTES_MAX: usize = 900;
 /// `~` and 32 hexadecimal digits.
 const SUFFIX_BYTES: usize = 33;
-/// How much of a segment that is too long stays readable before its hash.
+/// Readable bytes of a segment that is too long, before its hash.
 const READABLE_BYTES: usize = 96;
 
-/// How a backend treats names, as probed when it was attached.
+/// How a backend treats names, as probed at attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NameStyle {
-    /// Bytes in, the same bytes out.
+    /// Names are stored as given.
     #[default]
     Exact,
-    /// Case or Unicode forms are folded: names must not depend on either.
+    /// The backend folds case or Unicode forms: names must not depend on either.
     Folded,
 }
 
-/// The physical key for one attempt to write one copy.
+/// The physical key of one attempt to write one copy.
 #[must_use]
 pub fn physical_key(bucket: &BucketName, key: &ObjectKey, id: Uuid, style: NameStyle) -> String {
     let readable = match style {
@@ -44,14 +44,14 @@ pub fn physical_key(bucket: &BucketName, key: &ObjectKey, id: Uuid, style: NameS
     format!("{bucket}/{name}~{}", id.as_simple())
 }
 
-/// The identifier at the end of a physical key; what is found on a backend is matched by it.
+/// The identifier at the end of a physical key.
 #[must_use]
 pub fn identifier(physical_key: &str) -> Option<Uuid> {
     let (_, id) = physical_key.rsplit_once('~')?;
     (id.len() == 32).then(|| Uuid::try_parse(id).ok()).flatten()
 }
 
-/// A name under which everything sorts that belongs to one key on a folding store.
+/// A name from the key's hash, for folding backends and for keys that are too long.
 fn hashed_key(key: &str) -> String {
     format!("=k{}", hex(&Sha256::digest(key.as_bytes())))
 }
@@ -87,8 +87,8 @@ fn push_escaped(mut text: String, character: char) -> String {
     text
 }
 
-/// Keeps a readable beginning and adds a hash of the whole segment; `=h` is no escape, so a
-/// shortened segment never equals an escaped one.
+/// Keeps a readable start and appends a hash of the whole segment; `=h` is no escape, so a shortened
+/// segment never equals an escaped one.
 fn shorten(segment: &str, escaped: &str) -> String {
     let mut cut = READABLE_BYTES;
     while !escaped.is_char_boundary(cut) {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn awkward_segments_become_harmless() {
+    fn special_segments_are_escaped() {
         assert_eq!(escape_key("a//b"), "a/=_/b");
         assert_eq!(escape_key("./x"), "=2E/x");
         assert_eq!(escape_key("../x"), "=2E./x");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_identifier_reads_back() {
+    fn identifier_is_read_from_the_physical_key() {
         let id = Uuid::from_u128(42);
         let physical = physical_key(&bucket(), &key("a~b"), id, NameStyle::Exact);
         assert_eq!(identifier(&physical), Some(id));
@@ -174,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn long_segments_stay_apart(a in "[a-f=/ ]{150,400}", b in "[a-f=/ ]{150,400}") {
+        fn different_long_segments_get_different_names(a in "[a-f=/ ]{150,400}", b in "[a-f=/ ]{150,400}") {
             if a != b {
                 prop_assert_ne!(escape_key(&a), escape_key(&b));
             }

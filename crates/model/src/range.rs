@@ -1,45 +1,45 @@
-//! Byte ranges: what a client asked for against what there is.
+//! Byte ranges of requests, and their resolution against the size of an object.
 
-/// A range as a request states it.
+/// A range as in a `Range` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeSpec {
-    /// From `first` to `last` inclusive, or to the end.
+    /// From `first` to `last` inclusive, or to the end of the object.
     From {
-        /// The first byte.
+        /// Position of the first byte.
         first: u64,
-        /// The last byte, where given.
+        /// Position of the last byte; `None` means the end.
         last: Option<u64>,
     },
     /// The last `length` bytes.
     Suffix {
-        /// How many.
+        /// Number of bytes.
         length: u64,
     },
 }
 
-/// A range that lies within an object.
+/// A range within an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRange {
-    /// The first byte.
+    /// Position of the first byte.
     pub start: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
 impl ByteRange {
-    /// Everything.
+    /// The range of a whole object.
     #[must_use]
     pub const fn whole(size_bytes: u64) -> Self {
         Self { start: 0, length: size_bytes }
     }
 
-    /// The byte after the last one.
+    /// Position after the last byte.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.start + self.length
     }
 
-    /// What this range and `start..start + length` have in common.
+    /// The intersection with `start..start + length`; `None` if it is empty.
     #[must_use]
     pub fn overlap(&self, start: u64, length: u64) -> Option<Self> {
         let from = self.start.max(start);
@@ -48,13 +48,13 @@ impl ByteRange {
     }
 }
 
-/// No byte of the object is in the range.
+/// The range contains no byte of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the range lies outside the object")]
+#[error("the range contains no byte of the object")]
 pub struct Unsatisfiable;
 
 impl RangeSpec {
-    /// Cuts the range to an object of this size.
+    /// Limits the range to an object of this size.
     pub fn resolve(self, size_bytes: u64) -> Result<ByteRange, Unsatisfiable> {
         match self {
             Self::From { first, last } => {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_cut_to_the_object() {
+    fn ranges_are_limited_to_the_object() {
         assert_eq!(from(0, Some(3)).resolve(10), Ok(ByteRange { start: 0, length: 4 }));
         assert_eq!(from(8, Some(99)).resolve(10), Ok(ByteRange { start: 8, length: 2 }));
         assert_eq!(from(4, None).resolve(10), Ok(ByteRange { start: 4, length: 6 }));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_a_byte_is_unsatisfiable() {
+    fn empty_range_is_unsatisfiable() {
         for range in [from(10, None), from(5, Some(4)), RangeSpec::Suffix { length: 0 }] {
             assert_eq!(range.resolve(10), Err(Unsatisfiable), "{range:?}");
         }

@@ -1,53 +1,53 @@
-//! What becomes of a write whose writer is gone: a decision on what the catalog says and what a look
-//! at the bytes found.
+//! Resolution of a write whose writer crashed, from the catalog's row and an inspection of the stored
+//! bytes.
 
 use std::time::Duration;
 
 use crate::intent::Expired;
 
-/// Larger bodies are not read again to finish a write: a client sends no more in one request, and
-/// reading them may take longer than a tick.
+/// Larger bodies are not re-read to commit a write: no client sends more in one request, and reading
+/// them may take longer than a tick.
 const REREAD_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
-/// The longest rest between two looks, for which an ambiguous intent is leased.
+/// Longest delay between two inspections of an ambiguous write.
 pub const REST_MAX: Duration = Duration::from_hours(1);
 
-/// What is done with writes that can be finished.
+/// What to do with writes that can be committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// They are.
+    /// Commit them.
     Promote,
-    /// They are given up all the same.
+    /// Abandon them.
     Rollback,
 }
 
-/// What a look at the bytes found.
+/// Result of an inspection of the stored bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
-    /// They are what the sender declared.
+pub enum Inspection {
+    /// The bytes match the declared digests.
     Matches,
-    /// They are not.
+    /// The bytes differ, for this reason.
     Differs(&'static str),
-    /// There are none, and that is proven.
+    /// The bytes are proven absent.
     Absent,
-    /// Nobody can tell.
+    /// The backend gave no clear answer.
     Unknown(String),
 }
 
-/// What becomes of a write.
+/// How a write is resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
-    /// It is finished.
+    /// The write is committed.
     Promoted,
-    /// Its bytes must go.
+    /// The write is abandoned for this reason; its bytes are deleted.
     Dropped(&'static str),
-    /// Its bytes must go: a later change of the key was acknowledged.
+    /// The write is abandoned because a later change of the key was acknowledged.
     Superseded,
-    /// It is looked at again later.
+    /// The write is inspected again later.
     Ambiguous(String),
 }
 
 impl Resolution {
-    /// The word for it in metrics.
+    /// Label value in metrics.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -59,41 +59,41 @@ impl Resolution {
     }
 }
 
-/// What becomes of a write without looking at its bytes; `None` if that takes a look.
+/// Resolves a write without inspecting its bytes; `None` if an inspection is needed.
 #[must_use]
-pub fn without_a_look(intent: &Expired, recovery: Recovery) -> Option<Resolution> {
+pub fn resolve_uninspected(intent: &Expired, recovery: Recovery) -> Option<Resolution> {
     match &intent.draft {
         _ if intent.superseded => Some(Resolution::Superseded),
-        _ if intent.place.is_none() => Some(Resolution::Dropped("its body was not compared to its end")),
-        None => Some(Resolution::Dropped("nothing was declared about the bytes")),
+        _ if intent.place.is_none() => Some(Resolution::Dropped("the comparison of its body was not finished")),
+        None => Some(Resolution::Dropped("the client declared no digest")),
         Some(_) if recovery == Recovery::Rollback => Some(Resolution::Dropped("rolled back")),
-        Some(_) if intent.bucket_name.is_none() => Some(Resolution::Dropped("the bucket is gone")),
-        Some(_) if intent.size_bytes > REREAD_BYTES_MAX => Some(Resolution::Dropped("too large to read again")),
+        Some(_) if intent.bucket_name.is_none() => Some(Resolution::Dropped("the bucket was deleted")),
+        Some(_) if intent.size_bytes > REREAD_BYTES_MAX => Some(Resolution::Dropped("too large to re-read")),
         Some(_) => None,
     }
 }
 
-/// What becomes of a write whose bytes were looked at.
+/// Resolves a write after an inspection of its bytes.
 #[must_use]
-pub fn after_a_look(look: Look) -> Resolution {
-    match look {
-        Look::Matches => Resolution::Promoted,
-        Look::Differs(what) => Resolution::Dropped(what),
-        Look::Absent => Resolution::Dropped("the bytes never arrived"),
-        Look::Unknown(why) => Resolution::Ambiguous(why),
+pub fn resolve_inspected(inspection: Inspection) -> Resolution {
+    match inspection {
+        Inspection::Matches => Resolution::Promoted,
+        Inspection::Differs(what) => Resolution::Dropped(what),
+        Inspection::Absent => Resolution::Dropped("the bytes never arrived"),
+        Inspection::Unknown(why) => Resolution::Ambiguous(why),
     }
 }
 
-/// How long to wait before an unclear write is looked at again: as long as it is old, so that each
-/// look costs no more than all before it.
+/// Delay before the next inspection of an ambiguous write: its age, so that inspections become rarer
+/// exponentially.
 #[must_use]
-pub fn rest(age: Duration, tick: Duration) -> Duration {
+pub fn inspection_delay(age: Duration, tick: Duration) -> Duration {
     age.clamp(tick.min(REST_MAX), REST_MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Look, Recovery, Resolution, after_a_look, rest, without_a_look};
+    use super::{Inspection, Recovery, Resolution, inspection_delay, resolve_inspected, resolve_uninspected};
     use crate::ids::{BucketId, IntentId, WriteId};
     use crate::intent::{Draft, Expired};
     use std::time::Duration;
@@ -114,8 +114,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_write_that_can_be_finished_is_worth_a_look() {
-        let promote = |intent: &Expired| without_a_look(intent, Recovery::Promote);
+    fn only_a_write_that_can_be_committed_is_inspected() {
+        let promote = |intent: &Expired| resolve_uninspected(intent, Recovery::Promote);
         assert_eq!(promote(&expired()), None);
         assert_eq!(promote(&Expired { superseded: true, ..expired() }), Some(Resolution::Superseded));
         let dropped = [
@@ -125,21 +125,25 @@ mod tests {
             Expired { size_bytes: u64::MAX, ..expired() },
         ];
         assert!(dropped.iter().all(|intent| matches!(promote(intent), Some(Resolution::Dropped(_)))));
-        assert!(matches!(without_a_look(&expired(), Recovery::Rollback), Some(Resolution::Dropped(_))));
+        assert!(matches!(resolve_uninspected(&expired(), Recovery::Rollback), Some(Resolution::Dropped(_))));
     }
 
     #[test]
-    fn what_nobody_can_tell_decides_nothing() {
-        assert_eq!(after_a_look(Look::Unknown("away".into())), Resolution::Ambiguous("away".into()));
-        assert!(matches!(after_a_look(Look::Absent), Resolution::Dropped(_)));
-        assert!(matches!(after_a_look(Look::Differs("Content-MD5")), Resolution::Dropped("Content-MD5")));
+    fn unknown_inspection_is_ambiguous() {
+        assert_eq!(resolve_inspected(Inspection::Unknown("away".into())), Resolution::Ambiguous("away".into()));
+        assert!(matches!(resolve_inspected(Inspection::Absent), Resolution::Dropped(_)));
+        assert!(matches!(resolve_inspected(Inspection::Differs("Content-MD5")), Resolution::Dropped("Content-MD5")));
     }
 
     #[test]
-    fn looks_become_rarer_and_never_stop() {
+    fn inspections_become_rarer_and_never_stop() {
         let (second, minute, hour) = (Duration::from_secs(1), Duration::from_mins(1), Duration::from_hours(1));
         assert_eq!(
-            [rest(second, minute), rest(2 * minute, minute), rest(9 * hour, minute)],
+            [
+                inspection_delay(second, minute),
+                inspection_delay(2 * minute, minute),
+                inspection_delay(9 * hour, minute)
+            ],
             [minute, 2 * minute, hour]
         );
     }

@@ -1,10 +1,10 @@
-//! A value that many read and few replace.
+//! A shared value that is read often and replaced rarely.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// The current value, which is replaced as a whole. Clones share it.
+/// A value that is replaced as a whole. Clones share it.
 #[derive(Debug, Default)]
 pub struct Shared<T>(Arc<ArcSwap<T>>);
 
@@ -15,13 +15,13 @@ impl<T> Clone for Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// Starts with this value.
+    /// Creates the shared value.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(value)))
     }
 
-    /// The current value. It stays the same for the caller when it is replaced meanwhile.
+    /// A snapshot of the current value; a later `replace` does not change it.
     #[must_use]
     pub fn current(&self) -> Arc<T> {
         self.0.load_full()
@@ -38,7 +38,7 @@ mod tests {
     use super::Shared;
 
     #[test]
-    fn a_swapped_value_counts_at_once_and_old_views_stay_whole() {
+    fn replace_is_visible_to_clones_and_old_snapshots_stay() {
         let shared = Shared::new("first");
         let (before, other) = (shared.current(), shared.clone());
         shared.replace("second");

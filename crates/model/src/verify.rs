@@ -1,9 +1,9 @@
-//! Whether what lies on a backend agrees with the rows that name it, on a system that goes on working.
+//! Checks that the bytes on a backend agree with the rows that name them, on a running system.
 //!
-//! A listing and a look at the catalog are never of one moment, so a first look only raises a
-//! doubt. What settles it is that rows come before bytes and go after them, and that a physical key
-//! is used once: bytes that are there at two moments had a row at every moment between, and a
-//! location that stands at two moments had its bytes at every moment between.
+//! A listing and a catalog query are never of one moment, so a first check only raises a doubt. Two
+//! facts settle it: rows are written before bytes and deleted after them, and a physical key is used
+//! once. So bytes that exist at two moments had a row at every moment between, and a location that
+//! exists at two moments had its bytes at every moment between.
 
 use serde::Serialize;
 
@@ -11,110 +11,110 @@ use crate::cleanup::BackendUpload;
 use crate::names::BucketName;
 use crate::physical_key::identifier;
 
-/// An invariant, by its number.
+/// An invariant, by its number in the design.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Invariant {
-    /// What was acknowledged is readable, byte for byte.
+    /// Acknowledged objects are readable, byte for byte.
     I1,
     /// Every whole content has a location that is not lost.
     I2,
-    /// Everything of ours on a backend is named by exactly one row.
+    /// Exactly one row names every physical key of s3o on a backend.
     I3,
-    /// Nothing that a location names is about to be deleted.
+    /// No cleanup names the bytes of a location.
     I4,
-    /// Counts of references equal the rows that refer.
+    /// Reference counts equal the number of referring rows.
     I6,
-    /// Counters equal their sums, and the bytes at rest.
+    /// Quota counters equal the sums of their rows and the bytes at rest.
     I7,
-    /// Only a whole claim settles.
+    /// Claims are complete: token, owner and time are set together.
     I8,
-    /// Every queue drains.
+    /// No queued row waits forever.
     I11,
 }
 
-/// What kind of row names bytes.
+/// Kind of a row that names bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedBy {
-    /// A location; it is `lost` when its bytes are known to be gone.
+    /// A copy of a content.
     Location {
-        /// Whether that is so.
+        /// True if its bytes are known to be missing.
         lost: bool,
     },
-    /// An intent.
+    /// A write in progress.
     Intent,
-    /// A cleanup.
+    /// A queued deletion.
     Cleanup,
-    /// A cleanup that was refused too often.
+    /// A deletion that the backend refused too often.
     DeadLetter,
-    /// Bytes that an operator wrote off.
+    /// A finding about bytes that an operator wrote off.
     WrittenOff,
 }
 
 /// A row that names bytes on a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamingRow {
-    /// The physical key.
+    /// Key on the backend.
     pub physical_key: String,
-    /// What kind of row it is.
+    /// Kind of the row.
     pub by: NamedBy,
-    /// How many bytes it says there are.
+    /// Recorded size in bytes.
     pub size_bytes: u64,
-    /// What it knows of a backend upload.
+    /// Recorded backend upload.
     pub upload: BackendUpload,
 }
 
-/// What a second look at a key found on the backend.
+/// Result of a probe of a key on the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
-    /// So many bytes.
+    /// The key exists with this many bytes.
     Present(u64),
-    /// Nothing, and that is proven.
+    /// The key is proven absent.
     Absent,
-    /// Nobody can tell.
+    /// The backend gave no clear answer.
     Unknown(String),
 }
 
-/// What a first look makes of a key.
+/// Result of the first check of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FirstLook {
+pub enum FirstCheck {
     /// Rows and bytes agree.
     Agrees,
-    /// No row names it and it is not ours by its name.
+    /// No row names the key, and it does not have the format of s3o's keys.
     Foreign,
-    /// It takes a second look.
-    Doubt(Doubt),
+    /// The key needs a second check.
+    Doubt(KeyDoubt),
 }
 
-/// Why a key takes a second look.
+/// Why a key needs a second check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doubt {
+pub enum KeyDoubt {
     /// Bytes without a row.
     Unnamed,
-    /// A location without its bytes, or with another number of them.
+    /// A location without its bytes, or with another size.
     Located,
 }
 
-/// What the second look makes of a doubt.
+/// Result of the second check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruling {
-    /// It was a change under way.
+    /// The difference was a change in progress.
     Agrees,
-    /// Bytes of ours that no row names.
+    /// This many bytes of s3o that no row names.
     Stray(u64),
-    /// A location whose bytes are gone.
+    /// A location whose bytes are missing.
     Gone,
-    /// A location with another number of bytes than it says.
+    /// A location whose bytes have another size.
     WrongSize {
-        /// What the location says.
+        /// Recorded size.
         expected: u64,
-        /// What is there.
+        /// Size on the backend.
         found: u64,
     },
-    /// Nobody can tell.
+    /// The backend gave no clear answer.
     Unknown(String),
 }
 
-/// Whether a key on a backend is one of ours by its name.
+/// True if a key on a backend has the format of s3o's physical keys.
 #[must_use]
 pub fn is_ours(physical_key: &str) -> bool {
     let bucket = physical_key.split_once('/').map(|(bucket, _)| bucket.parse::<BucketName>());
@@ -125,41 +125,41 @@ fn located(rows: &[NamingRow]) -> Option<u64> {
     rows.iter().find(|row| row.by == NamedBy::Location { lost: false }).map(|row| row.size_bytes)
 }
 
-/// A first look at a key that a listing shows, with the rows that name it.
+/// First check of a listed key against the rows that name it.
 #[must_use]
-pub fn listed(key: &str, size_bytes: u64, rows: &[NamingRow]) -> FirstLook {
+pub fn listed(key: &str, size_bytes: u64, rows: &[NamingRow]) -> FirstCheck {
     match located(rows) {
-        Some(expected) if expected != size_bytes => FirstLook::Doubt(Doubt::Located),
-        Some(_) => FirstLook::Agrees,
-        None if !rows.is_empty() => FirstLook::Agrees,
-        None if is_ours(key) => FirstLook::Doubt(Doubt::Unnamed),
-        None => FirstLook::Foreign,
+        Some(expected) if expected != size_bytes => FirstCheck::Doubt(KeyDoubt::Located),
+        Some(_) => FirstCheck::Agrees,
+        None if !rows.is_empty() => FirstCheck::Agrees,
+        None if is_ours(key) => FirstCheck::Doubt(KeyDoubt::Unnamed),
+        None => FirstCheck::Foreign,
     }
 }
 
-/// The second look: what a probe saw after the doubt arose, and the rows as they are after the probe.
+/// Second check: a probe after the first check, and the rows after the probe.
 #[must_use]
-pub fn rule(doubt: Doubt, seen: Seen, rows: &[NamingRow]) -> Ruling {
+pub fn rule(doubt: KeyDoubt, seen: Seen, rows: &[NamingRow]) -> Ruling {
     let expected = located(rows);
     match (doubt, seen) {
         (_, Seen::Unknown(why)) => Ruling::Unknown(why),
-        (Doubt::Unnamed, Seen::Absent) => Ruling::Agrees,
-        (Doubt::Unnamed, Seen::Present(found)) => {
+        (KeyDoubt::Unnamed, Seen::Absent) => Ruling::Agrees,
+        (KeyDoubt::Unnamed, Seen::Present(found)) => {
             if rows.is_empty() {
                 Ruling::Stray(found)
             } else {
                 Ruling::Agrees
             }
         }
-        (Doubt::Located, Seen::Absent) => expected.map_or(Ruling::Agrees, |_| Ruling::Gone),
-        (Doubt::Located, Seen::Present(found)) => match expected {
+        (KeyDoubt::Located, Seen::Absent) => expected.map_or(Ruling::Agrees, |_| Ruling::Gone),
+        (KeyDoubt::Located, Seen::Present(found)) => match expected {
             Some(expected) if expected != found => Ruling::WrongSize { expected, found },
             Some(_) | None => Ruling::Agrees,
         },
     }
 }
 
-/// Whether one of the rows of a key names this unfinished upload of it.
+/// True if one of the rows of a key names this unfinished upload.
 #[must_use]
 pub fn names_upload(upload: &str, rows: &[NamingRow]) -> bool {
     rows.iter().any(|row| match &row.upload {
@@ -171,7 +171,7 @@ pub fn names_upload(upload: &str, rows: &[NamingRow]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Doubt, FirstLook, NamedBy, NamingRow, Ruling, Seen, is_ours, listed, names_upload, rule};
+    use super::{FirstCheck, KeyDoubt, NamedBy, NamingRow, Ruling, Seen, is_ours, listed, names_upload, rule};
     use crate::cleanup::BackendUpload;
 
     const OURS: &str = "photos/cat.jpg~0123456789abcdef0123456789abcdef";
@@ -183,7 +183,7 @@ mod tests {
     const LOCATION: NamedBy = NamedBy::Location { lost: false };
 
     #[test]
-    fn ours_are_known_by_their_names() {
+    fn own_keys_are_recognised_by_their_format() {
         assert!(is_ours(OURS));
         for foreign in ["photos/cat.jpg", "~0123456789abcdef0123456789abcdef", "photos/cat~0123", ".s3o/identity.json"]
         {
@@ -192,24 +192,24 @@ mod tests {
     }
 
     #[test]
-    fn bytes_without_a_row_are_in_doubt_only_if_they_are_ours() {
-        assert_eq!(listed(OURS, 5, &[]), FirstLook::Doubt(Doubt::Unnamed));
-        assert_eq!(listed("theirs", 5, &[]), FirstLook::Foreign);
+    fn unnamed_bytes_are_in_doubt_only_with_our_key_format() {
+        assert_eq!(listed(OURS, 5, &[]), FirstCheck::Doubt(KeyDoubt::Unnamed));
+        assert_eq!(listed("theirs", 5, &[]), FirstCheck::Foreign);
         for by in [NamedBy::Intent, NamedBy::Cleanup, NamedBy::DeadLetter, NamedBy::WrittenOff] {
-            assert_eq!(listed(OURS, 5, &[row(by, 9)]), FirstLook::Agrees, "{by:?}");
+            assert_eq!(listed(OURS, 5, &[row(by, 9)]), FirstCheck::Agrees, "{by:?}");
         }
     }
 
     #[test]
-    fn a_location_says_how_many_bytes_there_are_and_a_lost_one_does_not() {
-        assert_eq!(listed(OURS, 5, &[row(LOCATION, 5)]), FirstLook::Agrees);
-        assert_eq!(listed(OURS, 4, &[row(LOCATION, 5)]), FirstLook::Doubt(Doubt::Located));
-        assert_eq!(listed(OURS, 4, &[row(NamedBy::Location { lost: true }, 5)]), FirstLook::Agrees);
+    fn size_is_checked_for_locations_that_are_not_lost() {
+        assert_eq!(listed(OURS, 5, &[row(LOCATION, 5)]), FirstCheck::Agrees);
+        assert_eq!(listed(OURS, 4, &[row(LOCATION, 5)]), FirstCheck::Doubt(KeyDoubt::Located));
+        assert_eq!(listed(OURS, 4, &[row(NamedBy::Location { lost: true }, 5)]), FirstCheck::Agrees);
     }
 
     #[test]
-    fn bytes_that_stay_without_a_row_are_stray() {
-        let ruled = |seen, rows: &[NamingRow]| rule(Doubt::Unnamed, seen, rows);
+    fn unnamed_bytes_in_both_checks_are_stray() {
+        let ruled = |seen, rows: &[NamingRow]| rule(KeyDoubt::Unnamed, seen, rows);
         assert_eq!(ruled(Seen::Present(5), &[]), Ruling::Stray(5));
         assert_eq!(ruled(Seen::Absent, &[]), Ruling::Agrees);
         assert_eq!(ruled(Seen::Present(5), &[row(NamedBy::Cleanup, 5)]), Ruling::Agrees);
@@ -217,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn a_location_that_stays_without_its_bytes_is_broken() {
-        let ruled = |seen, rows: &[NamingRow]| rule(Doubt::Located, seen, rows);
+    fn location_without_bytes_in_both_checks_is_a_violation() {
+        let ruled = |seen, rows: &[NamingRow]| rule(KeyDoubt::Located, seen, rows);
         assert_eq!(ruled(Seen::Absent, &[row(LOCATION, 5)]), Ruling::Gone);
         assert_eq!(ruled(Seen::Absent, &[row(NamedBy::Cleanup, 5)]), Ruling::Agrees);
         assert_eq!(ruled(Seen::Absent, &[]), Ruling::Agrees);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_is_named_by_its_id_or_by_one_that_was_about_to_start() {
+    fn upload_is_named_by_its_id_or_by_a_starting_upload() {
         let with = |upload| NamingRow { upload, ..row(NamedBy::Intent, 5) };
         assert!(names_upload("a", &[with(BackendUpload::Started("a".into()))]));
         assert!(names_upload("a", &[with(BackendUpload::Starting)]));

@@ -1,8 +1,8 @@
-//! What each configured access key may do, as a table for people.
+//! The table of access keys that `s3o validate` prints.
 
 use s3o_server::s3::AccessKey;
 
-/// One line per access key; nothing if there are none.
+/// One line per access key below a heading; empty without access keys.
 pub fn of(keys: &[AccessKey]) -> String {
     if keys.is_empty() {
         return String::new();
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_a_row_and_no_secret_shows() {
+    fn table_has_a_row_per_key_and_no_secrets() {
         let table = of(&[key("app", &["photos", "logs-*"], Access::ReadWrite), key("idle", &[], Access::Admin)]);
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines.len(), 3);

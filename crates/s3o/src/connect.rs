@@ -1,4 +1,4 @@
-//! `s3o validate --connect`: tries everything that a configuration names, and changes nothing there.
+//! `s3o validate --connect`: connects to the database, Redis and every backend of a configuration, and changes nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use s3o_catalog::{Postgres, PostgresOptions, check_sqlite};
 use s3o_model::clock::SystemClock;
 use s3o_model::entropy::SystemEntropy;
 
-use crate::cli::Failure;
-use crate::config::{BackendConfig, BackendKind, Config, Database, Shared};
+use crate::cli::CommandFailure;
+use crate::config::{BackendConfig, BackendKind, Config, Database, SharedCache};
 
-/// The answer for a bucket that is still to be created.
+/// Printed for a bucket that the first start will create.
 const BUCKET_MISSING: &str = "answers; the bucket does not exist, the first start creates it";
 
 /// How long each of them may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Tries database, Redis and backends; prints a line for each and fails if one of them does not answer.
-pub fn all(config: &Config) -> Result<(), Failure> {
+/// Connects to all of them; prints a line for each that answers and fails with a line for each that does not.
+pub fn all(config: &Config) -> Result<(), CommandFailure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|error| Failure::of("cannot start", error))?.block_on(try_all(config))
+    runtime.map_err(|error| CommandFailure::of("cannot start", error))?.block_on(check_all(config))
 }
 
-async fn try_all(config: &Config) -> Result<(), Failure> {
-    let mut answers = vec![("database".to_owned(), in_time(database(&config.database)).await)];
-    if let Shared::Redis { url } = &config.cache.shared {
+async fn check_all(config: &Config) -> Result<(), CommandFailure> {
+    let mut answers = vec![("database".to_owned(), with_timeout(database(&config.database)).await)];
+    if let SharedCache::Redis { url } = &config.cache.shared {
         let ping = async { s3o_cache::ping(url).await.map(|()| "answers".to_owned()) };
-        answers.push(("redis".to_owned(), in_time(ping).await));
+        answers.push(("redis".to_owned(), with_timeout(ping).await));
     }
     for config in &config.backends {
-        answers.push((format!("backend {}", config.name), in_time(backend(config)).await));
+        answers.push((format!("backend {}", config.name), with_timeout(backend(config)).await));
     }
     let mut failed = Vec::new();
     for (what, answer) in answers {
@@ -43,12 +43,12 @@ async fn try_all(config: &Config) -> Result<(), Failure> {
             Err(why) => failed.push(format!("{what}: {why}")),
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join("\n"))) }
+    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::Failed(failed.join("\n"))) }
 }
 
-async fn in_time(attempt: impl Future<Output = Result<String, String>>) -> Result<String, String> {
-    let late = || Err(format!("no answer within {} s", ANSWER_MAX.as_secs()));
-    tokio::time::timeout(ANSWER_MAX, attempt).await.unwrap_or_else(|_| late())
+async fn with_timeout(attempt: impl Future<Output = Result<String, String>>) -> Result<String, String> {
+    let timed_out = |_| Err(format!("no answer within {} s", ANSWER_MAX.as_secs()));
+    tokio::time::timeout(ANSWER_MAX, attempt).await.unwrap_or_else(timed_out)
 }
 
 async fn database(database: &Database) -> Result<String, String> {
@@ -85,7 +85,7 @@ async fn backend(config: &BackendConfig) -> Result<String, String> {
     answer.or_else(|why| if creates_bucket(config, &why) { Ok(BUCKET_MISSING.to_owned()) } else { Err(why) })
 }
 
-/// Whether a store only lacks the bucket that the first start creates.
+/// True if the only fault is a missing bucket that the first start will create.
 fn creates_bucket(config: &BackendConfig, why: &str) -> bool {
     matches!(&config.kind, BackendKind::S3(options) if options.create_bucket)
         && why.contains("does not exist; create it")

@@ -1,4 +1,4 @@
-//! Writing a configuration to start from, and checking one.
+//! `s3o init` and `s3o validate`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -6,29 +6,29 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use crate::access_table;
-use crate::cli::{Failure, Init, Validate};
+use crate::cli::{CommandFailure, Init, Validate};
 use crate::config::{Config, DATA};
 use crate::connect;
 
 const TEMPLATE: &str = include_str!("template.yaml");
 
-/// Writes the commented configuration; a file that exists is kept.
-pub fn init(arguments: &Init) -> Result<(), Failure> {
+/// Writes the template with mode 0600; fails if the file exists.
+pub fn init(arguments: &Init) -> Result<(), CommandFailure> {
     let path = arguments.config.display().to_string();
     let mut file = OpenOptions::new()
         .create_new(true)
         .write(true)
-        // Secrets are written into it.
+        // Operators add secrets to it.
         .mode(0o600)
         .open(&arguments.config)
-        .map_err(|error| Failure::of(&path, error))?;
-    file.write_all(TEMPLATE.as_bytes()).map_err(|error| Failure::of(&path, error))?;
+        .map_err(|error| CommandFailure::of(&path, error))?;
+    file.write_all(TEMPLATE.as_bytes()).map_err(|error| CommandFailure::of(&path, error))?;
     println!("wrote {path}; check it with: s3o validate --config {path}; start with: s3o serve --config {path}");
     Ok(())
 }
 
-/// Checks a configuration.
-pub fn validate(arguments: &Validate) -> Result<(), Failure> {
+/// Checks a configuration and prints its warnings and access keys.
+pub fn validate(arguments: &Validate) -> Result<(), CommandFailure> {
     let config = Config::load(&arguments.config, Path::new(DATA))?;
     let (keys, buckets, backends) = (config.access_keys.len(), config.buckets.names().count(), config.backends.len());
     let path = arguments.config.display();
@@ -45,7 +45,7 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn the_template_is_a_valid_configuration() {
+    fn template_is_a_valid_configuration() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("s3o.yaml");
         std::fs::write(&path, super::TEMPLATE).expect("written");

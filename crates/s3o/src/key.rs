@@ -1,12 +1,12 @@
-//! New key pairs for the configuration.
+//! `s3o key new`.
 
 use s3o_model::entropy::{Entropy, SystemEntropy};
 
-use crate::cli::{Key, KeyAction};
+use crate::cli::{KeyAction, KeyCommand};
 use crate::credentials::Credentials;
 
-/// Prints a new key pair and keeps it nowhere.
-pub fn run(command: &Key) {
+/// Prints a new key pair and does not store it.
+pub fn run(command: &KeyCommand) {
     let KeyAction::New { json } = command.action;
     println!("{}", text(&SystemEntropy, json));
 }
@@ -26,7 +26,7 @@ mod tests {
     use s3o_model::entropy::SeededEntropy;
 
     #[test]
-    fn each_pair_is_new_and_valid_yaml() {
+    fn key_pairs_differ_and_are_valid_yaml() {
         let (first, second) = (text(&SeededEntropy::new(1), false), text(&SeededEntropy::new(2), false));
         assert_ne!(first, second);
         let parsed: serde_json::Value = serde_saphyr::from_str(&first).expect("YAML");

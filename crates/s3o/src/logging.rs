@@ -1,68 +1,59 @@
-//! Log lines: to standard error, so that standard output stays for people. What is logged is said
-//! by `S3O_LOG` at the start and can be changed while the program runs.
+//! Log lines on standard error. `S3O_LOG` or `--log` sets the level at the start; the admin API changes it later.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use clap::ValueEnum;
-use parking_lot::Mutex;
 use s3o_model::escape::must_be_escaped;
 use s3o_server::admin::{InvalidLevel, LogLevel};
 use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, reload};
+use tracing_subscriber::{EnvFilter, Layer as _, fmt, reload};
 
 const DEFAULT: &str = "info";
-/// The protocol library logs whole requests, and beside a wrong signature the one that would have been right. No level
-/// shows its lines; refusals are in the answers and the audit trail.
+/// This library logs whole requests, and for a wrong signature the expected one. No level shows its lines; the audit
+/// log has refused requests.
 const HIDDEN_CRATE: &str = "s3s";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What a log line looks like.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// The filter in force.
-#[derive(Debug)]
-pub struct Levels {
-    filter: reload::Handle<EnvFilter, Registry>,
-    level: Mutex<String>,
-}
-
-/// Starts logging.
-pub fn start(format: Format, level: Option<&str>) -> Levels {
-    let asked = level.map_or(DEFAULT, str::trim);
-    let (level, filter) = match filter(asked) {
-        Ok(filter) => (asked, filter),
+/// Starts logging; an invalid level is logged and replaced by the default.
+pub fn start(format: Format, level: Option<&str>) -> LogLevel {
+    let requested = level.map_or(DEFAULT, str::trim);
+    let (level, initial) = match filter(requested) {
+        Ok(filter) => (requested, filter),
         Err(_) => (DEFAULT, EnvFilter::new(format!("{HIDDEN_CRATE}=off,{DEFAULT}"))),
     };
-    let (filter, handle) = reload::Layer::new(filter);
+    let (reloadable, handle) = reload::Layer::new(initial);
     let lines = fmt::layer().with_writer(move || EscapingWriter { format, to: io::stderr() }).with_ansi(false);
     let lines = match format {
         Format::Text => lines.boxed(),
         Format::Json => lines.json().flatten_event(true).boxed(),
     };
     let lines = lines.with_filter(FilterFn::new(|metadata| !is_hidden(metadata.target())));
-    tracing_subscriber::registry().with(filter).with(lines).init();
-    if level != asked {
-        tracing::warn!(asked, level, "S3O_LOG is not a log level");
+    tracing_subscriber::registry().with(reloadable).with(lines).init();
+    if level != requested {
+        tracing::warn!(requested, level, "invalid log level in --log or S3O_LOG, using default");
     }
-    Levels { filter: handle, level: Mutex::new(level.to_owned()) }
+    LogLevel::new(level, move |level| handle.reload(filter(level)?).map_err(|_| InvalidLevel(level.to_owned())))
 }
 
-/// Whether a module's lines are never shown.
+/// True for modules whose lines no level shows.
 fn is_hidden(module: &str) -> bool {
     module.split("::").next() == Some(HIDDEN_CRATE)
 }
 
-/// Escapes control and bidirectional characters in log lines: keys, paths and access key IDs come from clients, and such
-/// characters could forge lines or rewrite what a terminal shows. The subscriber hands over one whole line per call.
+/// Escapes control and bidirectional characters in log lines: clients choose keys, paths and access key IDs, and such
+/// characters could forge lines or change what a terminal shows. The subscriber writes one whole line per call.
 struct EscapingWriter<W> {
     format: Format,
     to: W,
@@ -97,15 +88,15 @@ fn escaped(line: &str, format: Format) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// None of the characters to escape is beyond the basic plane, so four digits are enough.
+/// All characters to escape are in the basic multilingual plane, so four digits are enough.
 fn json_escape(character: char) -> String {
     format!("\\u{:04x}", u32::from(character))
 }
 
-/// The filter for a level, or for levels by module.
+/// Parses a level, or a list of levels by module.
 fn filter(level: &str) -> Result<EnvFilter, InvalidLevel> {
     let is_level = |word: &str| LEVELS.contains(&word.to_ascii_lowercase().as_str());
-    // The library takes any word for a module of which everything is logged.
+    // EnvFilter would accept any word as the name of a module to log in full.
     let is_valid = |part: &&str| match part.split_once('=') {
         Some((module, level)) => !module.is_empty() && !is_hidden(module) && is_level(level),
         None => is_level(part),
@@ -116,20 +107,6 @@ fn filter(level: &str) -> Result<EnvFilter, InvalidLevel> {
         return Err(invalid());
     }
     EnvFilter::try_new(format!("{HIDDEN_CRATE}=off,{}", parts.join(","))).map_err(|_| invalid())
-}
-
-impl LogLevel for Levels {
-    fn level(&self) -> String {
-        self.level.lock().clone()
-    }
-
-    fn set_level(&self, level: &str) -> Result<(), InvalidLevel> {
-        let filter = filter(level)?;
-        let mut known = self.level.lock();
-        self.filter.reload(filter).map_err(|_| InvalidLevel(level.to_owned()))?;
-        level.clone_into(&mut known);
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -149,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn only_levels_are_levels() {
+    fn unknown_levels_are_rejected() {
         for level in ["debug", "OFF", "info,s3o_workers=debug", "warn, s3o_engine=trace"] {
             assert!(filter(level).is_ok(), "{level}");
         }

@@ -1,9 +1,9 @@
-//! Serves a door on a socket until told to stop, then lets requests in flight finish.
+//! Serves HTTP on a socket until shutdown, then lets requests in flight finish.
 //!
-//! A body that breaks off closes its connection: an answer never ends cleanly unless it is whole.
+//! A response body that fails closes its connection: only a complete response ends cleanly.
 
 mod connections;
-mod patience;
+mod guarded_stream;
 mod strict_lines;
 
 use std::convert::Infallible;
@@ -26,24 +26,26 @@ use tokio::task::JoinSet;
 
 use crate::BoxError;
 use crate::admin::AdminError;
-use crate::middleware::Held;
+use crate::middleware::GuardedBody;
 use connections::{Connections, OpenConnection};
-use patience::Patient;
+use guarded_stream::GuardedStream;
 
-pub use connections::{ConnectionHandle, ConnectionLimits, RequestInFlight};
+pub(crate) use connections::ConnectionHandle;
+pub use connections::ConnectionLimits;
+use connections::RequestInFlight;
 
-/// How long a client may take to send a request's header.
+/// How long a client may take to send the request headers.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most headers that a request may have.
+/// The most header fields of a request.
 const HEADERS_MAX: usize = 128;
-/// The read buffer of a connection.
+/// Size limit of the read buffer of a connection.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// The most bytes of a request's head; larger ones are answered with 431.
+/// Size limit of the request line and headers; larger ones are answered with 431.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// What a client is sent whose connection is refused.
+/// Response to a refused connection.
 const REFUSAL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-/// How long to wait when the system has no socket to give.
+/// How long to wait after `accept` failed, for example because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `shutdown` completes, then waits up to `drain` for requests in flight.
@@ -59,7 +61,7 @@ pub async fn serve<S, B>(
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
-    let counted = Connections::new(limits);
+    let open_connections = Connections::new(limits);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
@@ -67,15 +69,15 @@ pub async fn serve<S, B>(
         tokio::select! {
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => match counted.open(peer.ip()) {
+                Ok((stream, peer)) => match open_connections.open(peer.ip()) {
                     Some(open) => {
-                        connections.spawn(converse(stream, open, service.clone(), graceful.watcher()));
+                        connections.spawn(serve_connection(stream, open, service.clone(), graceful.watcher()));
                     }
-                    // A client whose buffer does not take this is closed without it.
+                    // If the socket buffer is full, the connection closes without this response.
                     None => drop(stream.try_write(REFUSAL)),
                 },
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    tracing::warn!(%error, "cannot accept connection, retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -101,19 +103,19 @@ async fn require_host(request: axum::extract::Request, next: Next) -> axum::resp
 
 async fn drain_connections(graceful: GracefulShutdown, mut connections: JoinSet<()>, drain: Duration) {
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
-        tracing::warn!(open = connections.len(), "requests still in flight were cut off");
+        tracing::warn!(connections = connections.len(), ?drain, "requests in flight aborted, drain time exceeded");
     }
     connections.shutdown().await;
 }
 
-async fn converse<S, B>(stream: TcpStream, open: OpenConnection, service: S, watcher: Watcher)
+async fn serve_connection<S, B>(stream: TcpStream, open: OpenConnection, service: S, watcher: Watcher)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
-    // Without it a small answer waits for the client's delayed acknowledgement, 40 ms each.
+    // Otherwise a small response waits 40 ms for the client's delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
@@ -123,7 +125,10 @@ where
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES)
         .max_header_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Patient::new(stream)), in_flight_counted(service, open.handle().clone()));
+        .serve_connection(
+            TokioIo::new(GuardedStream::new(stream)),
+            with_connection_state(service, open.handle().clone()),
+        );
     tokio::select! {
         served = watcher.watch(connection) => {
             if let Err(error) = served {
@@ -134,12 +139,15 @@ where
     }
 }
 
-/// The same service, which counts requests in flight on their connection and closes it after a request in chunks:
-/// where such a request ends is not known to [`strict_lines`].
-fn in_flight_counted<S, B>(
+/// A response during which the request counts as in flight.
+type InFlightResponse<B> = Response<GuardedBody<B, RequestInFlight>>;
+
+/// Wraps a service: counts requests in flight on their connection, and closes the connection after a chunked request,
+/// because [`strict_lines`] does not know where such a request ends.
+fn with_connection_state<S, B>(
     service: S,
     handle: ConnectionHandle,
-) -> impl Service<Request<Incoming>, Response = Response<Held<B, RequestInFlight>>, Error = Infallible, Future: Send>
+) -> impl Service<Request<Incoming>, Response = InFlightResponse<B>, Error = Infallible, Future: Send>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send,
@@ -155,7 +163,7 @@ where
             if is_chunked {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok(response.map(|body| Held::new(body, in_flight)))
+            Ok(response.map(|body| GuardedBody::new(body, in_flight)))
         }
     })
 }
@@ -176,20 +184,20 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
 
-    struct Running {
+    struct RunningServer {
         address: SocketAddr,
         stop: oneshot::Sender<()>,
         served: JoinHandle<()>,
     }
 
-    async fn start(router: Router, drain: Duration) -> Running {
+    async fn start(router: Router, drain: Duration) -> RunningServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move { drop(stopped.await) };
         let limits = ConnectionLimits { total: 10, per_address: 10 };
         let served = tokio::spawn(serve(listener, router_service(router), limits, shutdown, drain));
-        Running { address, stop, served }
+        RunningServer { address, stop, served }
     }
 
     async fn ask(address: SocketAddr, path: &str) -> (TcpStream, String) {
@@ -204,7 +212,7 @@ mod tests {
         "done"
     }
 
-    async fn breaks_off() -> Response<Body> {
+    async fn fails_halfway() -> Response<Body> {
         let pieces = stream::unfold(0, |step| async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             let piece = if step == 0 { Ok(Bytes::from_static(b"half")) } else { Err(std::io::Error::other("broken")) };
@@ -214,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_in_flight_is_finished_before_the_end() {
+    async fn request_in_flight_finishes_before_shutdown() {
         let running = start(Router::new().route("/", get(slow)), Duration::from_secs(5)).await;
         let (mut stream, mut answer) = ask(running.address, "/").await;
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -226,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_outlasts_the_drain_is_cut_off() {
+    async fn request_that_exceeds_the_drain_time_is_aborted() {
         let running = start(Router::new().route("/", get(slow)), Duration::from_millis(10)).await;
         let (mut stream, mut answer) = ask(running.address, "/").await;
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -236,8 +244,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_off_closes_the_connection_early() {
-        let running = start(Router::new().route("/", get(breaks_off)), Duration::from_secs(1)).await;
+    async fn failed_response_body_closes_the_connection() {
+        let running = start(Router::new().route("/", get(fails_halfway)), Duration::from_secs(1)).await;
         let mut stream = TcpStream::connect(running.address).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();

@@ -1,5 +1,5 @@
-//! How requests and workers share this process: workers yield while requests fill it, but one
-//! worker of each kind always goes on, so that a busy store still deletes and repairs.
+//! Concurrency budget that requests and ticks share. Ticks yield while requests use it up, but one
+//! tick of each kind may always run, so that a busy process still deletes and repairs.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::Kind;
 
-/// How long a tick yields at most: a busy store must not become one that never repairs.
+/// Longest time a tick yields: background work must not stop because of requests.
 const YIELD_MAX: Duration = Duration::from_secs(10);
 
-/// What this process does at once, at most.
+/// Limit on the requests and ticks that this process runs concurrently.
 #[derive(Debug)]
 pub struct Budget {
     total: usize,
     in_use: AtomicUsize,
     requests: AtomicUsize,
-    /// How many requests there have been.
+    /// Number of requests since the start.
     begun: AtomicU64,
     waiting: AtomicUsize,
     freed: Notify,
-    /// The guaranteed place of each kind; waiters get it in their order.
+    /// The one slot that each kind is guaranteed; waiters get it in FIFO order.
     minimum: [Arc<Semaphore>; 3],
 }
 
-/// A request under way.
+/// A request in progress; dropping it releases its slot.
 #[derive(Debug)]
-pub struct RequestGuard(Used);
+pub struct RequestGuard(BudgetSlot);
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
@@ -37,19 +37,19 @@ impl Drop for RequestGuard {
     }
 }
 
-/// A tick under way.
+/// A tick in progress; dropping it releases its slot.
 #[derive(Debug)]
 pub struct BackgroundGuard {
-    // Fields drop in this order: whoever the semaphore wakes finds the place counted as free.
-    _used: Used,
+    // Fields drop in this order: the tick that the semaphore wakes then sees the slot as free.
+    _slot: BudgetSlot,
     _minimum: Option<OwnedSemaphorePermit>,
 }
 
-/// One place that is taken.
+/// One slot in use.
 #[derive(Debug)]
-struct Used(Arc<Budget>);
+struct BudgetSlot(Arc<Budget>);
 
-impl Drop for Used {
+impl Drop for BudgetSlot {
     fn drop(&mut self) {
         self.0.in_use.fetch_sub(1, Ordering::SeqCst);
         if self.0.waiting.load(Ordering::SeqCst) > 0 {
@@ -58,17 +58,17 @@ impl Drop for Used {
     }
 }
 
-/// Counts who waits, also when waiting is given up.
-struct Waiting<'a>(&'a Budget);
+/// Counts a waiting tick, also if its wait is cancelled.
+struct WaitingTick<'a>(&'a Budget);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingTick<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Budget {
-    /// A budget of so many requests and ticks together.
+    /// A budget for `total` requests and ticks together.
     #[must_use]
     pub fn new(total: usize) -> Arc<Self> {
         let minimum = [(); 3].map(|()| Arc::new(Semaphore::new(1)));
@@ -83,7 +83,7 @@ impl Budget {
         })
     }
 
-    /// Registers a request. It never waits: how many requests are let in is not decided here.
+    /// Registers a request. It never waits: the server limits the number of requests.
     #[must_use]
     pub fn request(self: &Arc<Self>) -> RequestGuard {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -91,68 +91,71 @@ impl Budget {
         RequestGuard(self.take())
     }
 
-    /// Whether requests are under way: then background work leaves out what only makes it faster.
+    /// True while requests are in progress: background work then does without its own concurrency.
     #[must_use]
-    pub fn is_asked(&self) -> bool {
+    pub fn has_requests(&self) -> bool {
         self.requests.load(Ordering::Relaxed) > 0
     }
 
-    /// How many requests there have been.
+    /// Number of requests since the start.
     #[must_use]
     pub fn requests_begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Waits until a tick may go on: there is room, or no other tick of its kind has the place
-    /// that is guaranteed to the kind, or it has yielded for long enough.
+    /// Waits until a tick may run: a slot is free, the slot guaranteed to its kind is free, or the
+    /// tick has yielded for `YIELD_MAX`.
     pub async fn background(self: &Arc<Self>, kind: Kind) -> BackgroundGuard {
-        if let Some(used) = self.take_room() {
-            return BackgroundGuard { _used: used, _minimum: None };
+        if let Some(slot) = self.try_take() {
+            return BackgroundGuard { _slot: slot, _minimum: None };
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _waiting = Waiting(self);
+        let _waiting = WaitingTick(self);
         let mut minimum = pin!(Arc::clone(self.minimum_of(kind)).acquire_owned());
-        let mut patience = pin!(tokio::time::sleep(YIELD_MAX));
+        let mut yielded = pin!(tokio::time::sleep(YIELD_MAX));
         loop {
-            // Registered before the look, so that no place is freed unnoticed in between.
+            // Registered before the check, so that no release between the two is missed.
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
-            if let Some(used) = self.take_room() {
-                return BackgroundGuard { _used: used, _minimum: None };
+            if let Some(slot) = self.try_take() {
+                return BackgroundGuard { _slot: slot, _minimum: None };
             }
             tokio::select! {
                 permit = &mut minimum => {
                     let permit = permit.expect("the semaphore is never closed");
-                    return BackgroundGuard { _used: self.take(), _minimum: Some(permit) };
+                    return BackgroundGuard { _slot: self.take(), _minimum: Some(permit) };
                 }
-                () = &mut patience => return BackgroundGuard { _used: self.take(), _minimum: None },
+                () = &mut yielded => return BackgroundGuard { _slot: self.take(), _minimum: None },
                 () = freed => {}
             }
         }
     }
 
     fn minimum_of(&self, kind: Kind) -> &Arc<Semaphore> {
-        let place = match kind {
+        let index = match kind {
             Kind::PerInstance => 0,
             Kind::Shared => 1,
             Kind::Locked => 2,
         };
-        &self.minimum[place]
+        &self.minimum[index]
     }
 
-    fn take(self: &Arc<Self>) -> Used {
+    fn take(self: &Arc<Self>) -> BudgetSlot {
         self.in_use.fetch_add(1, Ordering::SeqCst);
-        Used(Arc::clone(self))
+        BudgetSlot(Arc::clone(self))
     }
 
-    fn take_room(self: &Arc<Self>) -> Option<Used> {
-        let room = |in_use| (in_use < self.total).then_some(in_use + 1);
-        self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, room).is_ok().then(|| Used(Arc::clone(self)))
+    fn try_take(self: &Arc<Self>) -> Option<BudgetSlot> {
+        let increment = |in_use| (in_use < self.total).then_some(in_use + 1);
+        self.in_use
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, increment)
+            .is_ok()
+            .then(|| BudgetSlot(Arc::clone(self)))
     }
 }
 
 impl RequestGuard {
-    /// How much of this process is in use, this request included.
+    /// Slots in use, this request included.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.0.0.in_use.load(Ordering::Relaxed)
@@ -171,17 +174,17 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(10);
 
     #[tokio::test(start_paused = true)]
-    async fn ticks_go_side_by_side_while_there_is_room() {
+    async fn ticks_run_concurrently_while_slots_are_free() {
         let budget = Budget::new(4);
         let _request = budget.request();
         let ticks = [(); 3].map(|()| budget.background(Kind::Shared));
         for tick in ticks {
-            timeout(MOMENT, tick).await.expect("there is room");
+            timeout(MOMENT, tick).await.expect("a slot is free");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_that_fill_the_budget_leave_one_tick_of_each_kind() {
+    async fn full_budget_still_runs_one_tick_of_each_kind() {
         let budget = Budget::new(2);
         let requests = [budget.request(), budget.request()];
         let shared = timeout(MOMENT, budget.background(Kind::Shared)).await.expect("the minimum");
@@ -193,26 +196,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_are_told_from_ticks() {
+    async fn requests_and_ticks_are_counted_separately() {
         let budget = Budget::new(9);
         let _tick = budget.background(Kind::Shared).await;
-        assert_eq!((budget.is_asked(), budget.requests_begun()), (false, 0));
+        assert_eq!((budget.has_requests(), budget.requests_begun()), (false, 0));
         let requests = [budget.request(), budget.request()];
-        assert_eq!((budget.is_asked(), budget.requests_begun()), (true, 2));
+        assert_eq!((budget.has_requests(), budget.requests_begun()), (true, 2));
         drop(requests);
-        assert_eq!((budget.is_asked(), budget.requests_begun()), (false, 2));
+        assert_eq!((budget.has_requests(), budget.requests_begun()), (false, 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_tick_yields_for_ever() {
+    async fn tick_yields_for_a_bounded_time() {
         let budget = Budget::new(1);
         let _request = budget.request();
         let _first = budget.background(Kind::Shared).await;
-        timeout(YIELD_MAX + MOMENT, budget.background(Kind::Shared)).await.expect("it has waited for long enough");
+        timeout(YIELD_MAX + MOMENT, budget.background(Kind::Shared)).await.expect("yielded for the longest time");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiting_tick_goes_on_when_requests_end() {
+    async fn waiting_tick_runs_once_a_slot_is_released() {
         let budget = Budget::new(1);
         let request = budget.request();
         let first = budget.background(Kind::Shared).await;
@@ -224,8 +227,8 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(request);
         tokio::time::sleep(MOMENT).await;
-        assert!(!waiting.is_finished(), "the first tick fills what is left");
+        assert!(!waiting.is_finished(), "the first tick uses the slot");
         drop(first);
-        timeout(MOMENT, waiting).await.expect("there is room").expect("no panic");
+        timeout(MOMENT, waiting).await.expect("a slot is free").expect("no panic");
     }
 }

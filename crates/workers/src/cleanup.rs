@@ -1,11 +1,11 @@
-//! Deletes bytes that no row refers to any more.
+//! Deletes bytes that no row refers to.
 //!
-//! One lane per backend: what one backend does not answer keeps nobody else waiting. Every key is
-//! settled by its own answer.
+//! Each backend has its own lane, so that a backend that does not answer delays no other one. Each row is settled by
+//! the backend's answer for its key.
 
 mod attempt;
+mod concurrency;
 mod lane;
-mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -16,91 +16,91 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Ages, Cleanups, Contents, Waiting};
-use s3o_model::cleanup::{Cleanup as Row, Outcome, Retries};
+use s3o_catalog::{Ages, Catalog, Waiting};
+use s3o_model::cleanup::{Cleanup, Outcome, Retries};
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
 
+pub use concurrency::BatchConcurrency;
 use lane::Lane;
-pub use pace::Pace;
 
 use crate::budget::Budget;
 use crate::clock_guard::ClockGuard;
-use crate::identity::Identity;
+use crate::identity::IdentityWorker;
 use crate::{Error, Event, Report, Worker, stale_claims};
 
-/// How long condemned content is remembered.
+/// How long the catalog keeps the rows of condemned content.
 const CONDEMNED_KEPT: Duration = Duration::from_hours(1);
-/// How long the answer of a finished Complete is remembered.
+/// How long the catalog keeps the answer of a finished Complete.
 const ANSWER_KEPT: Duration = Duration::from_hours(24);
-/// How many bounded steps of expansion one tick does.
+/// Number of expansion steps in one tick.
 const STEPS_MAX: usize = 16;
-/// How many batches of one backend one tick does.
+/// Number of batches per backend in one tick.
 const BATCHES_MAX: usize = 16;
 
-/// How cleanup works.
+/// Settings of the cleanup worker.
 #[derive(Debug, Clone, Copy)]
 pub struct CleanupSettings {
-    /// How many rows one tick claims per backend.
+    /// Number of rows in one batch.
     pub batch_size: usize,
-    /// How many rows that need care are worked on side by side, and, up to four, how many batches.
+    /// Number of rows that are probed concurrently within a batch, and, up to four, of concurrent batches.
     pub concurrency: usize,
-    /// After how long a claim is free again.
+    /// Age at which the claim of another worker is released.
     pub claim_grace_period: Duration,
-    /// How long readers of joined content may go on after its deletion.
+    /// How long joined content stays readable after its deletion, for reads in progress.
     pub reader_grace: Duration,
-    /// How refused rows are tried again.
+    /// When and how often refused deletes are retried.
     pub retries: Retries,
 }
 
-/// Deletes bytes that no row refers to any more.
-pub struct Cleanup {
-    /// The queue.
-    pub cleanups: Arc<dyn Cleanups>,
-    /// What is to be expanded into the queue.
-    pub contents: Arc<dyn Contents>,
-    /// The backends.
+/// Deletes queued bytes from all backends; instances share the queue by claims.
+pub struct CleanupWorker {
+    /// The cleanup queue.
+    pub cleanups: Arc<Catalog>,
+    /// Closed uploads and condemned joined contents, which are expanded into the queue.
+    pub contents: Arc<Catalog>,
+    /// The configured backends.
     pub fleet: Arc<Fleet>,
-    /// Whether the backends still are who they were.
-    pub identity: Arc<Identity>,
-    /// Where tokens come from.
+    /// Checks the identity of a backend before deletes.
+    pub identity: Arc<IdentityWorker>,
+    /// Source of claim tokens.
     pub ids: IdSource,
-    /// This process.
+    /// Identifier of this process in claims.
     pub instance: InstanceId,
-    /// Spreads retries.
+    /// Source of jitter for retries.
     pub entropy: Arc<dyn Entropy>,
-    /// How it works.
+    /// Settings, replaced on reload together with the worker.
     pub settings: CleanupSettings,
-    /// Tells whether requests are under way.
+    /// Shows whether requests are in progress.
     pub budget: Arc<Budget>,
-    /// How many batches each backend has taken at once so far.
-    pub pace: Pace,
-    /// Says whether the clock is in doubt: graces wait then.
+    /// Current number of concurrent batches per backend.
+    pub batch_concurrency: BatchConcurrency,
+    /// Clock guard; grace periods do not end while the clock is not trusted.
     pub clock_guard: Option<Arc<ClockGuard>>,
 }
 
 #[async_trait]
-impl Worker for Cleanup {
+impl Worker for CleanupWorker {
     fn name(&self) -> &'static str {
         "cleanup"
     }
 
-    fn is_patient(&self) -> bool {
+    fn yields_to_requests(&self) -> bool {
         true
     }
 
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
-        let mut waiting = self.look().await?;
+        let mut waiting = self.waiting().await?;
         if waiting.claims {
             let token = ClaimToken::new(self.ids.fresh());
-            stale_claims::free(self.cleanups.as_ref(), self.settings.claim_grace_period, token, report).await?;
+            stale_claims::release(self.cleanups.as_ref(), self.settings.claim_grace_period, token, report).await?;
         }
         let mut more = waiting.contents && self.expand().await?;
         if waiting.claims || waiting.contents {
-            waiting = self.look().await?;
+            waiting = self.waiting().await?;
         }
-        // An empty lane costs a look at the catalog; a look at the backend may be a paid request.
+        // Backends without queued rows are skipped: the identity check of a lane may be a paid request.
         let busy = self.fleet.backends().filter(|backend| waiting.lanes.contains(backend.name()));
         let lanes: Vec<_> = busy.map(|backend| self.boxed_lane(backend)).collect();
         let mut failed = None;
@@ -110,14 +110,14 @@ impl Worker for Cleanup {
             failed = failed.or(outcome.err());
         }
         report.more = more;
-        // What the other lanes did is done and noted; the run still tells what went wrong.
+        // The report already holds what the other lanes did; the run still fails.
         failed.map_or(Ok(()), Err)
     }
 }
 
-impl Cleanup {
-    /// What there is to do; most often nothing, and then this is all that a tick costs.
-    async fn look(&self) -> Result<Waiting, Error> {
+impl CleanupWorker {
+    /// Which work is waiting; an idle tick costs only this query.
+    async fn waiting(&self) -> Result<Waiting, Error> {
         let backends: Vec<BackendName> = self.fleet.backends().map(|backend| backend.name().clone()).collect();
         let ages = Ages {
             claims: self.settings.claim_grace_period,
@@ -128,8 +128,8 @@ impl Cleanup {
         Ok(self.cleanups.waiting(&backends, &ages).await?)
     }
 
-    /// Turns what was closed or condemned as a whole into rows of the queue; says whether a bound
-    /// was met before everything was done. While the clock is in doubt, what waits for a grace goes on waiting.
+    /// Expands closed uploads and condemned joined contents into rows of the queue; true if the step
+    /// limit was reached first. While the clock is not trusted, no grace period ends.
     async fn expand(&self) -> Result<bool, Error> {
         let mut steps = 0;
         while steps < STEPS_MAX && self.contents.expand_closed_upload().await? {
@@ -155,20 +155,21 @@ impl Cleanup {
     }
 }
 
-fn note(report: &mut Report, cleanup: &Row, outcome: &Outcome) {
+fn report_settled(report: &mut Report, cleanup: &Cleanup, outcome: &Outcome) {
     let Outcome::DeadLetter { why } = outcome else { return report.count(outcome.as_str(), 1) };
     report.count_at(outcome.as_str(), &cleanup.backend);
     let (backend, physical_key) = (&cleanup.backend, &cleanup.physical_key);
-    tracing::warn!(%backend, physical_key, error = why, "cleanup moved to the dead-letter queue");
+    tracing::warn!(%backend, physical_key, error = why, "cleanup moved to the dead-letter queue, see s3o dlq list");
     let event = Event::new("cleanup_queue.dead_lettered");
     let event = event.at(&cleanup.backend, &cleanup.physical_key, cleanup.size_bytes);
     let event = event.with("reason", cleanup.reason.as_str()).with("attempts", cleanup.attempts + 1);
     report.events.push(event.with("error", why.as_str()));
 }
 
-/// Rows contradict each other: what a cleanup was about to delete, another row needs.
-fn note_named(report: &mut Report, cleanup: &Row) {
-    tracing::error!(backend = %cleanup.backend, physical_key = cleanup.physical_key, "cleanup names bytes in use, not deleted");
+/// Reports a contradiction in the catalog: another row still refers to the bytes of a cleanup.
+fn report_still_named(report: &mut Report, cleanup: &Cleanup) {
+    let (backend, physical_key) = (&cleanup.backend, &cleanup.physical_key);
+    tracing::error!(%backend, physical_key, "cleanup not executed, another row refers to its bytes, run s3o verify");
     report.count_at("still_named", &cleanup.backend);
     let event = Event::new("cleanup_queue.still_named");
     let event = event.at(&cleanup.backend, &cleanup.physical_key, cleanup.size_bytes);

@@ -1,25 +1,25 @@
-//! Watches the wall clock and says whether what time decides has to wait.
+//! Watches the wall clock and holds time-dependent deletions while the clock is not trusted.
 //!
-//! Only a catalog that goes by this process's clock needs it; on PostgreSQL the database's clock counts.
+//! Only a catalog that uses this process's clock needs it; on PostgreSQL the database's clock counts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use s3o_catalog::ClockNotes;
+use s3o_catalog::Catalog;
 use s3o_model::clock::{Clock, Timestamp};
-use s3o_model::clock_hold::{Change, ClockJudge, Hold, Observation, StoreTime};
+use s3o_model::clock_hold::{ClockChange, ClockJudge, Hold, Observation, StoreTime};
 
 use crate::Error;
 
 /// How often the clock is checked.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the present time is noted in the catalog.
-const NOTE_INTERVAL: Duration = Duration::from_mins(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the current time is recorded in the catalog.
+const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What the kernel says of the wall clock.
+/// Synchronisation state of the wall clock in the kernel.
 pub trait KernelClock: Send + Sync {
-    /// Whether the kernel calls it synchronised; `false` where it does not say.
+    /// True if the kernel reports the clock as synchronised; false if unknown.
     fn is_synchronised(&self) -> bool;
 }
 
@@ -39,67 +39,67 @@ impl ClockAlarm for () {
     fn clock_accepted(&self, _witness: &str) {}
 }
 
-/// What a guard is made of.
+/// Constructor arguments of [`ClockGuard`].
 pub struct ClockGuardParts {
-    /// The clock.
+    /// The clock to watch.
     pub clock: Arc<dyn Clock>,
-    /// What the kernel says of it.
+    /// The kernel's view of it.
     pub kernel: Arc<dyn KernelClock>,
-    /// What stores say of it.
+    /// Time from the `Date` headers of stores.
     pub store: Arc<StoreTime>,
-    /// The newest time in the catalog.
-    pub notes: Arc<dyn ClockNotes>,
-    /// Is informed of holds.
+    /// Reads and records the newest time in the catalog.
+    pub notes: Arc<Catalog>,
+    /// Is notified of holds.
     pub alarm: Arc<dyn ClockAlarm>,
 }
 
-/// Watches the wall clock.
+/// Decides whether the wall clock can be trusted.
 pub struct ClockGuard {
     parts: ClockGuardParts,
-    state: Mutex<State>,
+    state: Mutex<ClockGuardState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ClockGuardState {
     judge: ClockJudge,
-    /// The newest time in the catalog as it was last read.
+    /// The newest time in the catalog at the last read.
     newest: Option<Timestamp>,
-    /// When the present time was last noted, as time since boot.
-    noted: Option<Duration>,
+    /// When the current time was last recorded, as time since boot.
+    recorded: Option<Duration>,
 }
 
 impl ClockGuard {
-    /// A guard that has not looked yet.
+    /// A guard before its first check.
     #[must_use]
     pub fn new(parts: ClockGuardParts) -> Self {
         Self { parts, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClockGuardState> {
         self.state.lock()
     }
 
-    fn seen(&self, newest: Option<Timestamp>) -> Observation {
+    fn observation(&self, newest: Option<Timestamp>) -> Observation {
         let reading = self.parts.clock.reading();
         let is_synchronised = self.parts.kernel.is_synchronised();
         Observation { reading, is_synchronised, store: self.parts.store.now(reading.boot), newest }
     }
 
-    /// Looks at the clock, and says why what time decides waits.
+    /// Checks the clock; returns the reason while it is not trusted.
     #[must_use]
     pub fn held(&self) -> Option<Hold> {
         let (change, held) = {
             let mut state = self.state();
-            let seen = self.seen(state.newest);
-            (state.judge.judge(&seen), state.judge.held().cloned())
+            let observation = self.observation(state.newest);
+            (state.judge.judge(&observation), state.judge.held().cloned())
         };
         match change {
-            Some(Change::Held(Hold { reason, .. })) => {
-                tracing::warn!(reason, "clock not trusted, expiry, lifecycle, stale uploads and grace periods paused");
+            Some(ClockChange::Held(Hold { reason, .. })) => {
+                tracing::warn!(reason, "clock not trusted, paused expiry, lifecycle, stale_multipart, grace periods");
                 self.parts.alarm.clock_frozen(&reason);
             }
-            Some(Change::Released(witness)) => {
-                tracing::info!(witness, "clock trusted again");
+            Some(ClockChange::Released(witness)) => {
+                tracing::info!(witness, "clock trusted again, paused work continues");
                 self.parts.alarm.clock_accepted(witness);
             }
             None => {}
@@ -107,18 +107,18 @@ impl ClockGuard {
         held
     }
 
-    /// Looks at the clock and at the newest time in the catalog. A time that is not in doubt is noted there once a
-    /// minute.
+    /// Checks the clock against the newest time in the catalog. Once a minute it records the current time there, if the
+    /// clock is trusted.
     pub async fn observe(&self) -> Result<(), Error> {
         let boot = self.parts.clock.since_boot();
-        let is_due = self.state().noted.is_none_or(|noted| boot.saturating_sub(noted) >= NOTE_INTERVAL);
+        let is_due = self.state().recorded.is_none_or(|last| boot.saturating_sub(last) >= RECORD_INTERVAL);
         if is_due {
             let newest = self.parts.notes.newest_time().await?;
             self.state().newest = newest;
         }
         if self.held().is_none() && is_due {
             self.parts.notes.note_time().await?;
-            self.state().noted = Some(boot);
+            self.state().recorded = Some(boot);
         }
         Ok(())
     }
@@ -129,19 +129,18 @@ impl ClockGuard {
         let held = {
             let mut state = self.state();
             state.newest = newest;
-            let seen = self.seen(newest);
-            state.judge.accept(&seen)
+            state.judge.accept(&self.observation(newest))
         };
         self.parts.notes.note_time().await?;
         Ok(held)
     }
 
-    /// Looks again and again for as long as it is polled.
+    /// Checks the clock every `CHECK_INTERVAL`; it does not return.
     pub async fn keep(&self) {
         loop {
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             if let Err(error) = self.observe().await {
-                tracing::warn!(%error, "newest time in the catalog not read or recorded");
+                tracing::warn!(%error, "cannot read or record the newest time in the catalog, retrying");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What becomes of dead letters on request: back to the queue, or off the books once somebody has
-//! looked whether their bytes are gone.
+//! Retry and discard of dead letters on request. A retried letter returns to the cleanup queue; a
+//! letter is discarded after a probe showed that its bytes are gone, or by force.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,54 +8,54 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use s3o_backend::fleet::Fleet;
 use s3o_backend::{Backend, Probe, SharedBackend};
-use s3o_catalog::{DeadLetters, Discard};
+use s3o_catalog::{Catalog, Discard};
 use s3o_model::cleanup::{BackendUpload, Selection};
-use s3o_model::dead_letter::{DeadLetter, Discarding, Found, judge_discard};
+use s3o_model::dead_letter::{DeadLetter, DiscardDecision, LetterProbe, judge_discard};
 use s3o_model::ids::{ClaimToken, DeadLetterId, IdSource};
 use s3o_model::names::BackendName;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::identity::Identity;
+use crate::identity::IdentityWorker;
 use crate::{Error, Event};
 
-/// How many dead letters one step works on.
+/// Number of dead letters in one step.
 const STEP_LETTERS_MAX: usize = 1000;
-/// How many of them are looked for side by side.
-const LOOKS_AT_ONCE: usize = 8;
+/// Number of concurrent probes.
+const PROBES_MAX: usize = 8;
 
-/// What is to become of dead letters.
+/// What to do with dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposal {
-    /// They go back to the queue.
+    /// Move them back to the cleanup queue.
     Retry,
-    /// They go, if their bytes are gone.
+    /// Delete them if their bytes are gone from the backend.
     Discard {
-        /// Also if their bytes may be there.
+        /// Delete them even if their bytes may still exist.
         force: bool,
     },
 }
 
-/// What became of dead letters.
+/// Result of a disposal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Disposed {
-    /// What happened, one event for each that is a dead letter no more.
+    /// One audit event for each retried or discarded letter.
     pub events: Vec<Event>,
-    /// Those that stay.
+    /// One entry for each letter that remains.
     pub kept: Vec<Kept>,
 }
 
-/// Why a dead letter stays.
+/// Why a dead letter remains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
-    /// Its bytes are there.
+    /// A probe found its bytes.
     StillThere,
-    /// Nobody proved that they are gone.
+    /// The absence of its bytes is not proven, for this reason.
     NotProven(String),
 }
 
-/// Where a walk through the dead letters stands: behind the one, up to the other. Those that come
-/// while it goes on are not meant, or it might never end.
+/// Progress of a walk through the dead letters: after one identifier, up to another. Letters that
+/// arrive during the walk are not part of it, so that it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     after: i64,
@@ -63,57 +63,57 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// From the beginning up to this one.
+    /// From the first letter up to this one.
     #[must_use]
     pub const fn up_to(until: DeadLetterId) -> Self {
         Self { after: 0, until }
     }
 
-    /// What is left behind this one.
+    /// The remaining walk after this letter.
     #[must_use]
     pub const fn behind(self, last: DeadLetterId) -> Self {
         Self { after: last.0, ..self }
     }
 
-    /// The number behind which it goes on.
+    /// Identifier after which the walk continues.
     #[must_use]
     pub const fn after(self) -> i64 {
         self.after
     }
 }
 
-/// Where dead letters are looked into.
-pub struct DeadLetterOffice {
-    /// The dead letters.
-    pub letters: Arc<dyn DeadLetters>,
-    /// The backends.
+/// Disposes of dead letters.
+pub struct DeadLetterService {
+    /// The dead-letter queue.
+    pub letters: Arc<Catalog>,
+    /// The configured backends.
     pub fleet: Arc<Fleet>,
-    /// Whether the backends still are who they were.
-    pub identity: Arc<Identity>,
-    /// Where tokens come from.
+    /// Checks the identity of a backend before a probe.
+    pub identity: Arc<IdentityWorker>,
+    /// Source of claim tokens.
     pub ids: IdSource,
-    /// Rung when bytes are to be deleted.
-    pub cleanup_bell: Arc<Notify>,
+    /// Wakes the cleanup worker after a retry.
+    pub cleanup_wakeup: Arc<Notify>,
 }
 
-/// A backend that can be looked at, or why it cannot.
-type Reached<'a> = Result<&'a SharedBackend, String>;
+/// A backend that may be probed, or why not.
+type ProbeTarget<'a> = Result<&'a SharedBackend, String>;
 
-impl DeadLetterOffice {
-    /// Disposes of one dead letter; `None` where there is none of that number.
+impl DeadLetterService {
+    /// Disposes of one dead letter; `None` if it does not exist.
     pub async fn one(&self, disposal: Disposal, id: DeadLetterId) -> Result<Option<Disposed>, Error> {
         let Some(letter) = self.letters.dead_letter(id).await? else { return Ok(None) };
         let disposed = self.dispose(disposal, &[letter]).await?;
-        // Somebody else may have disposed of it meanwhile.
+        // Another request may have disposed of it since it was read.
         Ok(Some(disposed).filter(|disposed| !disposed.events.is_empty() || !disposed.kept.is_empty()))
     }
 
-    /// Everything that is a dead letter now; `None` where nothing is.
+    /// A walk through all current dead letters; `None` if there are none.
     pub async fn bounds(&self) -> Result<Option<Bounds>, Error> {
         Ok(self.letters.newest_dead_letter().await?.map(Bounds::up_to))
     }
 
-    /// One step through those that are selected, and what is left to do.
+    /// Disposes of up to `STEP_LETTERS_MAX` selected letters; also returns the remaining walk.
     pub async fn step(
         &self,
         disposal: Disposal,
@@ -139,7 +139,7 @@ impl DeadLetterOffice {
         let ids: Vec<DeadLetterId> = letters.iter().map(|letter| letter.id).collect();
         let retried = self.letters.retry_dead_letters(&ids, ClaimToken::new(self.ids.fresh())).await?;
         if !retried.is_empty() {
-            self.cleanup_bell.notify_one();
+            self.cleanup_wakeup.notify_one();
         }
         Ok(Disposed { events: retried.iter().map(|letter| event("dlq.retried", letter)).collect(), kept: vec![] })
     }
@@ -147,59 +147,59 @@ impl DeadLetterOffice {
     async fn discard(&self, letters: &[DeadLetter], force: bool) -> Result<Disposed, Error> {
         // Read before the backends are queried, as for cleanups: a late write may arrive during a long query.
         let now = self.letters.present().await?;
-        let found = self.look(letters).await?;
+        let found = self.probe_all(letters).await?;
         let (mut discards, mut kept) = (Vec::new(), Vec::new());
         let mut written_off = HashMap::new();
         for (letter, found) in letters.iter().zip(found) {
             match judge_discard(letter, found, now, force) {
-                Discarding::Gone => discards.push(Discard { id: letter.id, written_off: None }),
-                Discarding::WrittenOff(why) => {
+                DiscardDecision::Gone => discards.push(Discard { id: letter.id, written_off: None }),
+                DiscardDecision::WrittenOff(why) => {
                     discards.push(Discard { id: letter.id, written_off: Some(detail(letter, &why)) });
                     written_off.insert(letter.id, why);
                 }
-                Discarding::StillThere => kept.push(Kept::StillThere),
-                Discarding::NotProven(why) => kept.push(Kept::NotProven(why)),
+                DiscardDecision::StillThere => kept.push(Kept::StillThere),
+                DiscardDecision::NotProven(why) => kept.push(Kept::NotProven(why)),
             }
         }
         if discards.is_empty() {
             return Ok(Disposed { events: vec![], kept });
         }
         let gone = self.letters.discard_dead_letters(&discards, ClaimToken::new(self.ids.fresh())).await?;
-        let told = |letter: &DeadLetter| {
+        let audited = |letter: &DeadLetter| {
             let why = written_off.get(&letter.id).cloned();
             event("dlq.discarded", letter).with("written_off", why.is_some()).with("found", why)
         };
-        Ok(Disposed { events: gone.iter().map(told).collect(), kept })
+        Ok(Disposed { events: gone.iter().map(audited).collect(), kept })
     }
 
-    /// Looks for the bytes of each, in their order.
-    async fn look(&self, letters: &[DeadLetter]) -> Result<Vec<Found>, Error> {
-        let mut reached: HashMap<&BackendName, Reached<'_>> = HashMap::new();
+    /// Probes the bytes of each letter; the results are in the order of `letters`.
+    async fn probe_all(&self, letters: &[DeadLetter]) -> Result<Vec<LetterProbe>, Error> {
+        let mut targets: HashMap<&BackendName, ProbeTarget<'_>> = HashMap::new();
         for letter in letters {
-            if !reached.contains_key(&letter.backend) {
-                reached.insert(&letter.backend, self.reach(&letter.backend).await?);
+            if !targets.contains_key(&letter.backend) {
+                targets.insert(&letter.backend, self.target(&letter.backend).await?);
             }
         }
-        let looks: Vec<_> = letters.iter().map(|letter| self.boxed_look(&reached[&letter.backend], letter)).collect();
-        Ok(futures_util::stream::iter(looks).buffered(LOOKS_AT_ONCE).collect().await)
+        let probes: Vec<_> = letters.iter().map(|letter| self.boxed_probe(&targets[&letter.backend], letter)).collect();
+        Ok(futures_util::stream::iter(probes).buffered(PROBES_MAX).collect().await)
     }
 
-    /// A backend whose answers prove something: it is who it was.
-    async fn reach(&self, name: &BackendName) -> Result<Reached<'_>, Error> {
+    /// The backend if its identity fits; only then does a probe prove anything.
+    async fn target(&self, name: &BackendName) -> Result<ProbeTarget<'_>, Error> {
         let Some(backend) = self.fleet.get(name) else { return Ok(Err("the backend is not configured".to_owned())) };
         let permitted = self.identity.permits(backend).await?;
-        Ok(if permitted { Ok(backend) } else { Err("the backend is frozen or away".to_owned()) })
+        Ok(if permitted { Ok(backend) } else { Err("the backend is frozen or unreachable".to_owned()) })
     }
 
-    fn boxed_look<'a>(&'a self, reached: &'a Reached<'a>, letter: &'a DeadLetter) -> BoxFuture<'a, Found> {
+    fn boxed_probe<'a>(&'a self, target: &'a ProbeTarget<'a>, letter: &'a DeadLetter) -> BoxFuture<'a, LetterProbe> {
         Box::pin(async move {
-            let backend = match reached {
+            let backend = match target {
                 Ok(backend) => backend,
-                Err(why) => return Found::Unknown(why.clone()),
+                Err(why) => return LetterProbe::Unknown(why.clone()),
             };
-            match look_for(backend.as_ref(), letter).await {
-                Found::Absent if self.keeps_versions(&letter.backend) => {
-                    Found::Unknown("absent, but the backend keeps versions".to_owned())
+            match probe(backend.as_ref(), letter).await {
+                LetterProbe::Absent if self.keeps_versions(&letter.backend) => {
+                    LetterProbe::Unknown("absent, but the backend keeps versions".to_owned())
                 }
                 found => found,
             }
@@ -207,24 +207,24 @@ impl DeadLetterOffice {
     }
 
     fn keeps_versions(&self, name: &BackendName) -> bool {
-        let standing = self.fleet.standing(name);
+        let standing = self.fleet.state(name);
         standing.and_then(|standing| standing.traits.clone()).is_none_or(|traits| traits.keeps_versions)
     }
 }
 
-/// Bytes lie under the key, or in an unfinished upload of it.
-async fn look_for(backend: &dyn Backend, letter: &DeadLetter) -> Found {
+/// Bytes may be stored under the key or in an unfinished upload of the key.
+async fn probe(backend: &dyn Backend, letter: &DeadLetter) -> LetterProbe {
     if letter.upload != BackendUpload::None {
         match backend.uploads_of(&letter.physical_key).await {
             Ok(uploads) if uploads.is_empty() => {}
-            Ok(_) => return Found::Present,
-            Err(error) => return Found::Unknown(error.to_string()),
+            Ok(_) => return LetterProbe::Present,
+            Err(error) => return LetterProbe::Unknown(error.to_string()),
         }
     }
     match backend.probe(&letter.physical_key).await {
-        Probe::Present(_) => Found::Present,
-        Probe::Absent => Found::Absent,
-        Probe::Unknown(why) => Found::Unknown(why),
+        Probe::Present(_) => LetterProbe::Present,
+        Probe::Absent => LetterProbe::Absent,
+        Probe::Unknown(why) => LetterProbe::Unknown(why),
     }
 }
 
@@ -234,7 +234,7 @@ fn event(name: &'static str, letter: &DeadLetter) -> Event {
     event.with("reason", letter.reason.as_str()).with("attempts", letter.attempts)
 }
 
-/// What a finding keeps of a dead letter: enough to find its bytes by hand.
+/// JSON detail of the finding: enough to find the bytes by hand.
 fn detail(letter: &DeadLetter, why: &str) -> String {
     let upload = letter.upload.to_column();
     json!({

@@ -1,20 +1,26 @@
-//! Why a worker's tick came to nothing.
+//! The error type of this crate.
 
-/// Why a worker's tick came to nothing.
+/// Why a worker's tick failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The catalog did not do its part.
+    /// A catalog call failed.
     #[error(transparent)]
     Catalog(#[from] s3o_catalog::Error),
-    /// A backend did not do its part.
+    /// A backend call failed.
     #[error("backend {backend}: {source}")]
     Backend {
-        /// Which one.
+        /// Name of the backend.
         backend: s3o_model::names::BackendName,
-        /// Why.
+        /// The backend's error.
         source: s3o_backend::Error,
     },
-    /// There is no backend of that name.
-    #[error("no backend is named {0}")]
+    /// No configured backend has this name.
+    #[error("backend {0} is not configured")]
     NoSuchBackend(String),
+}
+
+impl Error {
+    pub(crate) fn of(backend: &s3o_backend::SharedBackend, source: s3o_backend::Error) -> Self {
+        Self::Backend { backend: backend.name().clone(), source }
+    }
 }

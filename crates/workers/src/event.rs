@@ -1,4 +1,4 @@
-//! What a worker did to one thing, for the audit trail.
+//! Audit events of workers.
 
 use std::collections::BTreeMap;
 
@@ -6,52 +6,52 @@ use s3o_model::names::BackendName;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a worker did to one thing.
+/// One audit event: what a worker did to one object, upload or physical copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Its name, as the outside world knows it.
+    /// Audit event name, such as `expiry.deleted`.
     #[serde(skip)]
     pub name: &'static str,
-    /// The bytes it is about.
+    /// The physical copy concerned, if any.
     #[serde(flatten)]
     pub bytes: Option<BytesAt>,
-    /// The bucket, where it is known.
+    /// Bucket name, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bucket: Option<String>,
-    /// The key, where it is known.
+    /// Object key, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What else there is to say.
+    /// Further fields of the event.
     #[serde(flatten)]
     pub details: BTreeMap<&'static str, Value>,
 }
 
-/// Where bytes lie and how many.
+/// One physical copy: where it is stored and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BytesAt {
-    /// The backend.
+    /// Backend that stores the copy.
     pub backend: BackendName,
-    /// The physical key.
+    /// Key of the copy on that backend.
     pub physical_key: String,
-    /// How many.
+    /// Length of the copy.
     pub size_bytes: u64,
 }
 
 impl Event {
-    /// An event about nothing yet.
+    /// An event without any fields.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, bytes: None, bucket: None, key: None, details: BTreeMap::new() }
     }
 
-    /// It is about these bytes.
+    /// Sets the physical copy that the event concerns.
     #[must_use]
     pub fn at(mut self, backend: &BackendName, physical_key: &str, size_bytes: u64) -> Self {
         self.bytes = Some(BytesAt { backend: backend.clone(), physical_key: physical_key.to_owned(), size_bytes });
         self
     }
 
-    /// It is about this object.
+    /// Sets the object that the event concerns.
     #[must_use]
     pub fn of(mut self, bucket: Option<String>, key: &str) -> Self {
         self.bucket = bucket;
@@ -59,7 +59,7 @@ impl Event {
         self
     }
 
-    /// Something else there is to say.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.details.insert(name, value.into());
@@ -72,7 +72,7 @@ mod tests {
     use super::Event;
 
     #[test]
-    fn an_event_is_one_flat_object() {
+    fn event_serializes_as_one_flat_object() {
         let backend = "disk".parse().expect("valid");
         let event =
             Event::new("dlq.retried").at(&backend, "b/k~1", 7).of(Some("b".into()), "k").with("reason", "delete");

@@ -1,7 +1,7 @@
-//! What happens by itself: the runner, and one file per worker.
+//! Background work: the runner, and one file per worker.
 //!
-//! A worker does one bounded batch per tick and returns a report. The runner owns everything
-//! else: when to tick, how long to go on, what to record.
+//! A worker does one bounded batch per tick and fills in a report. The runner decides everything
+//! else: when to tick, how many batches one run does, what to record.
 
 mod budget;
 mod cleanup;
@@ -27,23 +27,24 @@ mod verify;
 mod watchdog;
 
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
-pub use cleanup::{Cleanup, CleanupSettings, Pace};
+pub use cleanup::{BatchConcurrency, CleanupSettings, CleanupWorker};
 pub use clock_guard::{ClockAlarm, ClockGuard, ClockGuardParts, KernelClock};
-pub use dead_letters::{Bounds, DeadLetterOffice, Disposal, Disposed, Kept};
+pub use dead_letters::{Bounds, DeadLetterService, Disposal, Disposed, Kept};
 pub use error::Error;
 pub use event::{BytesAt, Event};
-pub use expiry::{Expiry, ExpiryClaims};
+pub use expiry::{ExpiryClaims, ExpiryWorker};
 pub use identity::{
-    AcceptAnswer, AcceptView, Alarm, Identity, IdentityParts, IdentitySettings, InstanceView, RECORD_LEASE,
+    AcceptAnswer, AcceptView, FreezeObserver, IdentityParts, IdentitySettings, IdentityWorker, InstanceView,
+    RECORD_LEASE,
 };
-pub use lifecycle::{Lifecycle, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview};
-pub use pending_reaper::{PendingReaper, ReaperSettings};
+pub use lifecycle::{LifecycleWorker, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview};
+pub use pending_reaper::{PendingReaperWorker, ReaperSettings};
 pub use probes::{ProbeIntervals, Prober};
-pub use quota_audit::{DriftGauge, QuotaAudit};
-pub use report::{Outcome, Report, RunReport};
+pub use quota_audit::{DriftGauge, QuotaAuditWorker};
+pub use report::{Report, RunOutcome, RunReport};
 pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use s3o_catalog::FindingSelection;
 pub use schedule::{Kind, Schedule, Scheduled};
-pub use stale_multipart::StaleMultipart;
+pub use stale_multipart::StaleMultipartWorker;
 pub use verify::{BackendHeld, Checked, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport, VerifyScope};
-pub use watchdog::{Watchdog, WatchdogSettings};
+pub use watchdog::{WatchdogSettings, WatchdogWorker};

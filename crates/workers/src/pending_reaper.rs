@@ -1,8 +1,8 @@
-//! Resolves intents whose lease ran out: their writer is dead, cut off or too slow.
+//! Resolves intents whose lease expired: their writer crashed, lost its connection or is too slow.
 //!
-//! They are fenced and claimed first, so that a late commit fails. A write whose bytes are proven to
-//! be what their sender declared is finished; everything else that is proven becomes a cleanup,
-//! which looks out for bytes that land late. What nobody can tell is looked at again.
+//! The reaper claims and fences them first, so that a late commit fails. It commits a write whose
+//! bytes match the digests that the client declared. It turns every other write into a cleanup, which
+//! also waits for bytes that arrive late. It retries later if a backend gives no clear answer.
 
 mod resolve;
 
@@ -12,64 +12,64 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Intents, Objects};
-use s3o_engine::IntentMetrics;
+use s3o_catalog::Catalog;
+use s3o_engine::{ContentSharing, IntentMetrics};
 use s3o_model::bucket::ConfiguredBuckets;
 use s3o_model::ids::{ClaimToken, IdSource};
 use s3o_model::intent::{Expired, renewal_interval};
 use s3o_model::recovery::{Recovery, Resolution};
 use tokio::sync::Notify;
 
-use crate::identity::Identity;
+use crate::identity::IdentityWorker;
 use crate::{Error, Event, Report, Worker};
 
-/// How the reaper works.
+/// Bounds and timing of [`PendingReaperWorker`]; a reload replaces them.
 #[derive(Debug, Clone, Copy)]
 pub struct ReaperSettings {
-    /// How many writes one tick resolves.
+    /// Number of writes in one tick.
     pub batch_size: usize,
-    /// How many of them side by side.
+    /// Number of writes resolved concurrently.
     pub concurrency: usize,
-    /// How long a claim holds without renewal.
+    /// Duration of a claim without renewal.
     pub hold: Duration,
-    /// The least time between two looks at an unclear write.
+    /// Shortest time between two attempts at an ambiguous write.
     pub rest_min: Duration,
-    /// How long a write whose owner is gone may still land.
+    /// How long bytes of an abandoned write may still arrive at the backend.
     pub late_write_window: Duration,
-    /// What is done with writes that can be finished.
+    /// Whether writes that can be committed are committed.
     pub recovery: Recovery,
 }
 
-/// Resolves intents whose lease ran out.
-pub struct PendingReaper {
-    /// The intents.
-    pub intents: Arc<dyn Intents>,
-    /// What finished writes become.
-    pub objects: Arc<dyn Objects>,
-    /// The backends.
+/// Commits or abandons writes whose writer no longer renews its lease.
+pub struct PendingReaperWorker {
+    /// Claims, fences and resolves intents.
+    pub intents: Arc<Catalog>,
+    /// Commits finished writes.
+    pub sharing: ContentSharing,
+    /// The configured backends.
     pub fleet: Arc<Fleet>,
-    /// Whether the backends still are who they were.
-    pub identity: Arc<Identity>,
-    /// How buckets were configured.
+    /// Checks the identity of a backend before its bytes are read.
+    pub identity: Arc<IdentityWorker>,
+    /// Bucket settings, for deduplication.
     pub configured: ConfiguredBuckets,
-    /// Where tokens come from.
+    /// Source of tokens and identifiers.
     pub ids: IdSource,
-    /// Counts what becomes of announced writes.
+    /// Counts resolutions of intents.
     pub metrics: IntentMetrics,
-    /// How it works.
+    /// Settings, replaced on reload together with the worker.
     pub settings: ReaperSettings,
-    /// Rung when bytes are to be deleted.
-    pub cleanup_bell: Arc<Notify>,
+    /// Wakes the cleanup worker.
+    pub cleanup_wakeup: Arc<Notify>,
 }
 
-/// What became of one write; `None` if the claim was lost.
-struct Resolved {
+struct ResolvedWrite {
     copies: Vec<Expired>,
+    /// `None` if the claim was lost.
     outcome: Result<Option<Resolution>, Error>,
 }
 
 #[async_trait]
-impl Worker for PendingReaper {
+impl Worker for PendingReaperWorker {
     fn name(&self) -> &'static str {
         "pending_reaper"
     }
@@ -86,11 +86,11 @@ impl Worker for PendingReaper {
             resolved = self.resolve_all(token, writes) => resolved,
             () = self.keep_claims(token) => Vec::new(),
         };
-        self.cleanup_bell.notify_one();
+        self.cleanup_wakeup.notify_one();
         let mut failed = None;
-        for Resolved { copies, outcome } in resolved {
+        for ResolvedWrite { copies, outcome } in resolved {
             match outcome {
-                Ok(resolution) => note(report, &copies, resolution.as_ref()),
+                Ok(resolution) => report_resolution(report, &copies, resolution.as_ref()),
                 Err(error) => failed = Some(error),
             }
         }
@@ -98,25 +98,25 @@ impl Worker for PendingReaper {
     }
 }
 
-impl PendingReaper {
-    async fn resolve_all(&self, token: ClaimToken, writes: Vec<Vec<Expired>>) -> Vec<Resolved> {
+impl PendingReaperWorker {
+    async fn resolve_all(&self, token: ClaimToken, writes: Vec<Vec<Expired>>) -> Vec<ResolvedWrite> {
         let work: Vec<_> = writes.into_iter().map(|copies| self.boxed_resolve(token, copies)).collect();
         futures_util::stream::iter(work).buffer_unordered(self.settings.concurrency.max(1)).collect().await
     }
 
-    /// Renews the claims for as long as the bytes take to read; it never ends by itself.
+    /// Renews the claims while the bytes are read; it does not return.
     async fn keep_claims(&self, token: ClaimToken) {
         loop {
             tokio::time::sleep(renewal_interval(self.settings.hold)).await;
             if let Err(error) = self.intents.hold_expired(token, self.settings.hold).await {
-                tracing::warn!(%error, "claims on intents were not renewed");
+                tracing::warn!(%error, "cannot renew claims on intents, another instance may take them over");
             }
         }
     }
 }
 
-/// Notes what became of a write in the report, which the audit trail is made from.
-fn note(report: &mut Report, copies: &[Expired], resolution: Option<&Resolution>) {
+/// Counts the resolution of a write and adds an audit event for each copy.
+fn report_resolution(report: &mut Report, copies: &[Expired], resolution: Option<&Resolution>) {
     let Some(resolution) = resolution else {
         return report.count("stale", 1);
     };
@@ -126,7 +126,7 @@ fn note(report: &mut Report, copies: &[Expired], resolution: Option<&Resolution>
     }
 }
 
-/// The copies of each write, together.
+/// Groups copies by write; copies of one write are adjacent in `expired`.
 fn by_write(expired: Vec<Expired>) -> Vec<Vec<Expired>> {
     let mut writes: Vec<Vec<Expired>> = Vec::new();
     for copy in expired {

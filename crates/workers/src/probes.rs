@@ -1,6 +1,6 @@
 //! Probes the backends, so that their health is known before a request needs them.
 //!
-//! Each backend has one loop and at most one probe under way. A probe reads the identity object and compares it.
+//! Each backend has one loop and at most one probe in progress. A probe reads the identity object and compares it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,30 +15,32 @@ use s3o_model::names::BackendName;
 use s3o_model::shared::Shared;
 use tokio::time::{sleep, timeout};
 
-use crate::{Error, Identity};
+use crate::{Error, IdentityWorker};
 
-/// How long a probe may take.
+/// Timeout of a probe.
 const PROBE_MAX: Duration = Duration::from_secs(5);
-/// The pause after a failed probe, and before one that a failed request asked for.
+/// Shortest time between probes that a circuit breaker awaits.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Delay after a failed probe, and before a probe that a failed request triggered.
 const AFTER_ERRORS: Backoff = Backoff { min: Duration::from_secs(1), max: Duration::from_mins(1) };
 
-/// How often each backend is probed; zero or absent: never.
+/// Probe interval of each backend; zero or absent disables its probes.
 pub type ProbeIntervals = HashMap<BackendName, Duration>;
 
-/// What the prober needs.
+/// Probes all backends.
 pub struct Prober {
-    /// The backends, whose health is recorded.
+    /// The configured backends; records their health.
     pub fleet: Arc<Fleet>,
-    /// What reads and compares their identities.
-    pub identity: Arc<Identity>,
-    /// The clock.
+    /// Reads and compares the identities.
+    pub identity: Arc<IdentityWorker>,
+    /// Time of the recorded health.
     pub clock: Arc<dyn Clock>,
-    /// How often; a reload replaces it and calls `Fleet::suspect` for each backend.
+    /// Intervals; a reload replaces them and calls `Fleet::suspect` for each backend.
     pub intervals: Shared<ProbeIntervals>,
 }
 
 impl Prober {
-    /// Probes every backend for as long as it is polled.
+    /// Probes every backend; it does not return.
     pub async fn serve(&self) {
         let loops: Vec<_> = self.fleet.backends().map(|backend| self.boxed_watch(backend)).collect();
         join_all(loops).await;
@@ -50,42 +52,47 @@ impl Prober {
 
     async fn watch(&self, backend: &SharedBackend) {
         let name = backend.name();
-        // Probes in a row that failed or that a failed request asked for.
-        let (mut troubled, mut asked) = (0, false);
+        // Consecutive probes that failed or that a failed request triggered.
+        let (mut failures, mut triggered) = (0, false);
         loop {
-            let interval = self.interval(name);
-            if interval.is_zero() {
-                // What is not probed any more must not stay away for ever.
+            if self.pause(name).is_none() {
+                // A backend that is no longer probed must not stay unavailable forever.
                 self.fleet.record_probe(name, Ok(()), self.clock.now());
                 self.fleet.suspected(name).await;
                 continue;
             }
             let answered = self.probe(backend).await;
-            troubled = if answered && !asked { 0 } else { troubled + 1 };
+            failures = if answered && !triggered { 0 } else { failures + 1 };
+            // The probe may have closed the circuit that was the reason for probes.
+            let Some(pause) = self.pause(name) else { continue };
             if !answered {
-                sleep(AFTER_ERRORS.delay(troubled, 1.0).min(interval)).await;
+                sleep(AFTER_ERRORS.delay(failures, 1.0).min(pause)).await;
                 continue;
             }
-            asked = tokio::select! {
-                () = sleep(interval) => false,
+            triggered = tokio::select! {
+                () = sleep(pause) => false,
                 () = self.fleet.suspected(name) => true,
             };
-            if asked {
-                sleep(AFTER_ERRORS.delay(troubled + 1, 1.0).min(interval)).await;
+            if triggered {
+                sleep(AFTER_ERRORS.delay(failures + 1, 1.0).min(pause)).await;
             }
         }
     }
 
-    fn interval(&self, name: &BackendName) -> Duration {
-        self.intervals.current().get(name).copied().unwrap_or_default()
+    /// The time between probes of an idle backend, at most until its circuit breaker awaits one; `None` if neither its
+    /// interval nor its circuit breaker asks for probes.
+    fn pause(&self, name: &BackendName) -> Option<Duration> {
+        let interval = self.intervals.current().get(name).copied().filter(|interval| !interval.is_zero());
+        let deadline = self.fleet.circuits(name).and_then(|circuits| circuits.next_deadline());
+        interval.into_iter().chain(deadline.map(|deadline| deadline.max(PAUSE_MIN))).min()
     }
 
-    /// Probes a backend once and records the answer; says whether it answered.
+    /// Probes a backend once and records the result; true if the backend answered.
     pub async fn probe(&self, backend: &SharedBackend) -> bool {
         let answer = match timeout(PROBE_MAX, self.identity.probe(backend)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(Error::Backend { source, .. })) => Err(source.to_string()),
-            // The catalog did not answer, which says nothing of the backend.
+            // The catalog failed, which says nothing about the backend.
             Ok(Err(_)) => return true,
             Err(_) => Err(format!("no answer within {} s", PROBE_MAX.as_secs())),
         };

@@ -1,13 +1,13 @@
-//! Compares what the catalog says twice: books with the rows they sum up, counts with the rows that
-//! refer. What differs is put right and told.
+//! Compares redundant data in the catalog: quota counters with the rows that they sum up, reference
+//! counts with the rows that refer. It repairs and audits every difference.
 //!
-//! Books first, in one statement; then the counts, one page of contents a tick, from where the last
-//! tick ended. Content that nothing refers to is found twice before its bytes go: the audit that
-//! finds its count wrong only puts the count right, a later one finds count and rows agree.
+//! Quota counters come first, in one statement; then the reference counts, one page of contents per tick,
+//! starting where the last tick ended. Unreferenced content must be found twice before its bytes are
+//! deleted: the first audit only corrects the count, a later one condemns the content.
 //!
-//! Indexes show which counts are suspect. Before one is repaired, the tables themselves are read, once for all suspects
-//! of an audit: an index that is damaged shows fewer rows than there are. Many suspects at once are a sign of damage,
-//! and none of them is repaired.
+//! Indexes show which counts are suspect. Before a repair, the audit reads the tables themselves, once for all
+//! suspects: a damaged index shows fewer rows than there are. Many suspects at once indicate damage, and none of
+//! them is repaired.
 
 mod drift;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use s3o_catalog::{Audits, Booked, CondemnedPlace, Integrity, Recounted};
+use s3o_catalog::{AuditedStripe, Catalog, CondemnedPlace, Integrity, Recounted};
 use s3o_model::ids::ContentId;
 use tokio::sync::Notify;
 
@@ -23,32 +23,32 @@ use crate::{Error, Event, Report, Worker};
 
 pub use drift::DriftGauge;
 
-/// How many contents one tick looks at.
+/// Number of contents in one tick.
 const PAGE: usize = 5000;
 /// With more suspects than this, an audit repairs none of them.
 const SUSPECTS_MAX: usize = 1000;
 
-/// Compares books and counts with their rows.
-pub struct QuotaAudit {
-    audits: Arc<dyn Audits>,
+/// Compares counters with their rows and repairs them; an audit takes one or more ticks.
+pub struct QuotaAuditWorker {
+    audits: Arc<Catalog>,
     drift: DriftGauge,
-    cleanup_bell: Arc<Notify>,
-    progress: Mutex<Progress>,
+    cleanup_wakeup: Arc<Notify>,
+    progress: Mutex<AuditProgress>,
     page: usize,
     suspects_max: usize,
 }
 
-/// Where an audit of counts stands.
+/// Progress of an audit of reference counts.
 #[derive(Debug, Clone, Default)]
-struct Progress {
-    /// The last content that was looked at, while an audit is under way.
+struct AuditProgress {
+    /// The last checked content; `None` between audits.
     cursor: Option<ContentId>,
-    /// Contents whose count differs from the rows, or that nothing refers to.
+    /// Contents whose count differs from the rows, or that no row refers to.
     suspects: Vec<ContentId>,
 }
 
 #[async_trait]
-impl Worker for QuotaAudit {
+impl Worker for QuotaAuditWorker {
     fn name(&self) -> &'static str {
         "quota_audit"
     }
@@ -57,7 +57,7 @@ impl Worker for QuotaAudit {
         let mut progress = self.progress.lock().clone();
         if progress.cursor.is_none() {
             progress.suspects.clear();
-            self.audit_books(report).await?;
+            self.audit_quotas(report).await?;
         }
         let page = self.audits.audit_counts(progress.cursor, self.page).await?;
         progress.suspects.extend(page.miscounted.into_iter().chain(page.unreferenced));
@@ -69,28 +69,32 @@ impl Worker for QuotaAudit {
     }
 }
 
-impl QuotaAudit {
-    /// An audit whose findings are shown by that gauge; the bell is rung when bytes are to go.
+impl QuotaAuditWorker {
+    /// An audit that shows the drift in `drift` and notifies `cleanup_wakeup` when it condemned content.
     #[must_use]
-    pub fn new(audits: Arc<dyn Audits>, drift: DriftGauge, cleanup_bell: Arc<Notify>) -> Self {
-        Self { audits, drift, cleanup_bell, progress: Mutex::default(), page: PAGE, suspects_max: SUSPECTS_MAX }
+    pub fn new(audits: Arc<Catalog>, drift: DriftGauge, cleanup_wakeup: Arc<Notify>) -> Self {
+        Self { audits, drift, cleanup_wakeup, progress: Mutex::default(), page: PAGE, suspects_max: SUSPECTS_MAX }
     }
 
-    async fn audit_books(&self, report: &mut Report) -> Result<(), Error> {
-        let books = self.audits.audit_books().await?;
-        self.drift.show(&books);
-        for booked in books.iter().filter(|booked| booked.drift_bytes() > 0) {
-            if self.audits.repair_books(booked).await? {
-                tell_repair(booked, report);
+    async fn audit_quotas(&self, report: &mut Report) -> Result<(), Error> {
+        let quotas = self.audits.audit_quotas().await?;
+        self.drift.show(&quotas);
+        for booked in quotas.iter().filter(|booked| booked.drift_bytes() > 0) {
+            if self.audits.repair_quotas(booked).await? {
+                report_repair(booked, report);
             } else {
                 report.count("unrepaired", 1);
-                tracing::warn!(backend = %booked.backend, stripe = booked.stripe, "drift in the books not repaired");
+                tracing::warn!(
+                    backend = %booked.backend,
+                    stripe = booked.stripe,
+                    "quota drift not repaired, another instance repaired these counters"
+                );
             }
         }
         Ok(())
     }
 
-    /// What follows from the suspects of a whole audit.
+    /// Handles the suspects of a complete audit.
     async fn judge(&self, suspects: &[ContentId], report: &mut Report) -> Result<(), Error> {
         let many = suspects.len() > self.suspects_max;
         self.audits.note_suspects(if many { suspects.len() as u64 } else { 0 }).await?;
@@ -98,11 +102,11 @@ impl QuotaAudit {
             report.count("suspects", suspects.len() as u64);
             tracing::error!(
                 suspects = suspects.len(),
-                "too many reference counts differ from the rows: none is repaired"
+                "too many wrong reference counts, none repaired, run s3o verify"
             );
             return Ok(());
         }
-        match self.audits.integrity() {
+        match self.audits.condition().integrity() {
             Integrity::Sound if !suspects.is_empty() => self.repair(suspects, report).await,
             Integrity::Sound => Ok(()),
             Integrity::Checking | Integrity::Doubtful(_) | Integrity::Damaged(_) => {
@@ -117,14 +121,14 @@ impl QuotaAudit {
         let (miscounted, agreed): (Vec<_>, Vec<_>) =
             confirmed.into_iter().partition(|suspect| suspect.counted != suspect.found);
         for recounted in self.audits.recount(&miscounted).await? {
-            tell_recount(recounted, report);
+            report_recount(recounted, report);
         }
         let condemned = self.audits.condemn_unreferenced(&agreed).await?;
         if !condemned.is_empty() {
-            self.cleanup_bell.notify_one();
+            self.cleanup_wakeup.notify_one();
         }
         for content in &condemned {
-            tell_condemned(content, report);
+            report_condemned(content, report);
         }
         Ok(())
     }
@@ -134,7 +138,7 @@ fn repaired(counter: &'static str) -> Event {
     Event::new("quota_audit.repaired").with("counter", counter)
 }
 
-fn tell_repair(booked: &Booked, report: &mut Report) {
+fn report_repair(booked: &AuditedStripe, report: &mut Report) {
     for (counter, (from, to)) in booked.counters() {
         if from == to {
             continue;
@@ -145,14 +149,14 @@ fn tell_repair(booked: &Booked, report: &mut Report) {
     }
 }
 
-fn tell_recount(found: Recounted, report: &mut Report) {
+fn report_recount(found: Recounted, report: &mut Report) {
     let Recounted { content, from, to } = found;
     report.count("recounted", 1);
     let event = repaired("ref_count").with("content", content.to_string());
     report.events.push(event.with("from", from).with("to", to).with("delta", to - from));
 }
 
-fn tell_condemned(condemned: &CondemnedPlace, report: &mut Report) {
+fn report_condemned(condemned: &CondemnedPlace, report: &mut Report) {
     report.count("condemned", 1);
     let event = repaired("content").with("content", condemned.content.to_string());
     let event = event.with("from", "live").with("to", "condemned");

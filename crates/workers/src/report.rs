@@ -1,4 +1,4 @@
-//! What a worker did, and what the runner makes of it.
+//! Reports of single ticks and of whole runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,42 +8,42 @@ use serde::Serialize;
 
 use crate::event::Event;
 
-/// What one tick did. A tick that fails has done what stands here before it failed.
+/// What one tick did. After a failed tick it holds what the tick did before the failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many items came to which end.
+    /// Number of items by outcome.
     pub items: BTreeMap<&'static str, u64>,
-    /// The same for items that are told apart by backend.
+    /// Number of items by outcome and backend; only outcomes that are counted per backend.
     pub by_backend: BTreeMap<(&'static str, BackendName), u64>,
-    /// What happened to single things, for the audit trail.
+    /// Audit events, in the order in which they happened.
     pub events: Vec<Event>,
-    /// Whether more is waiting, so that the next tick should follow at once.
+    /// True if more work is waiting, so that the next tick should follow immediately.
     pub more: bool,
-    /// How long the first of it had been due, where that matters.
+    /// How long the oldest item had been due; zero for workers that do not measure it.
     pub waited: Duration,
 }
 
 impl Report {
-    /// Counts items that came to an end.
+    /// Adds to the count of an outcome.
     pub fn count(&mut self, outcome: &'static str, items: u64) {
         if items > 0 {
             *self.items.entry(outcome).or_default() += items;
         }
     }
 
-    /// Counts an item of a backend that came to an end.
+    /// Counts one item, in total and for its backend.
     pub fn count_at(&mut self, outcome: &'static str, backend: &BackendName) {
         self.count(outcome, 1);
         *self.by_backend.entry((outcome, backend.clone())).or_default() += 1;
     }
 
-    /// Adds what another tick did; whether more waits is up to the later one.
+    /// Adds the report of a later tick; `more` is taken from that tick.
     pub fn absorb(&mut self, later: Self) {
         for (outcome, items) in later.items {
             self.count(outcome, items);
         }
-        for (place, items) in later.by_backend {
-            *self.by_backend.entry(place).or_default() += items;
+        for (label, items) in later.by_backend {
+            *self.by_backend.entry(label).or_default() += items;
         }
         self.events.extend(later.events);
         self.more = later.more;
@@ -54,19 +54,19 @@ impl Report {
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// It did what there was to do, or spent its budget.
+pub enum RunOutcome {
+    /// All work is done, or the time budget of the run is used up.
     Ok,
     /// A tick failed.
     Error,
-    /// It did not take place: another instance holds the lock, the worker is paused, or the clock is in doubt.
+    /// No tick ran: another instance holds the lock, the worker is paused, or the clock is not trusted.
     Skipped,
     /// A tick panicked.
     Panicked,
 }
 
-impl Outcome {
-    /// The word for it in metrics.
+impl RunOutcome {
+    /// Label value in metrics and value of `outcome` in the run history.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -78,39 +78,39 @@ impl Outcome {
     }
 }
 
-/// What one run of a worker did.
+/// Result of one run of a worker, as the admin API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunReport {
-    /// The worker.
+    /// Name of the worker.
     pub worker: &'static str,
-    /// The run.
+    /// Identifier of the run.
     pub run_id: String,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// How many items came to which end.
+    /// How the run ended.
+    pub outcome: RunOutcome,
+    /// Number of items by outcome.
     pub items: BTreeMap<&'static str, u64>,
-    /// When it started, in RFC 3339.
+    /// Start time, in RFC 3339.
     pub started_at: String,
-    /// When it finished, in RFC 3339.
+    /// Finish time, in RFC 3339.
     pub finished_at: String,
-    /// What went wrong.
+    /// Error text of a failed run.
     pub error: Option<String>,
-    /// Who holds the lock, if that is why the run was skipped.
+    /// Instance that holds the lock, if the run was skipped for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Why the run was skipped, if the clock is in doubt.
+    /// Why the clock is not trusted, if the run was skipped for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl RunReport {
-    /// Whether it changed something or could not: a run that somebody will want to know of.
+    /// True if the run changed something or failed; only such runs are audited.
     #[must_use]
     pub fn is_notable(&self) -> bool {
         match self.outcome {
-            Outcome::Ok => !self.items.is_empty(),
-            Outcome::Error | Outcome::Panicked => true,
-            Outcome::Skipped => false,
+            RunOutcome::Ok => !self.items.is_empty(),
+            RunOutcome::Error | RunOutcome::Panicked => true,
+            RunOutcome::Skipped => false,
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     use super::Report;
 
     #[test]
-    fn reports_add_up_and_the_last_one_says_whether_more_waits() {
+    fn absorb_adds_counts_and_takes_more_from_the_later_report() {
         let mut run = Report { more: true, ..Report::default() };
         run.count("success", 2);
         let mut last = Report::default();

@@ -1,4 +1,4 @@
-//! When workers run: pure decisions about rests, from what the catalog knows of their last runs.
+//! When workers run: pure decisions about delays, from the last runs that the catalog recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,67 +10,67 @@ use tokio::sync::Notify;
 
 use crate::Worker;
 
-/// The most that start-up jitter puts off a run that is due.
+/// Longest start-up jitter of a run that is already due.
 const DUE_JITTER_MAX: Duration = Duration::from_mins(1);
-/// How often where a worker stands is noted while it has nothing to do, at most.
-const NOTE_INTERVAL_MIN: Duration = Duration::from_mins(1);
-/// How soon a run that was not possible is tried again, at most.
+/// Shortest time between two records of idle runs.
+const RECORD_INTERVAL_MIN: Duration = Duration::from_mins(1);
+/// Longest delay after a skipped run.
 const RETRY_MAX: Duration = Duration::from_mins(1);
-/// After how many failures in a row the rest grows no more.
+/// Number of consecutive failures after which the delay stops growing.
 const DOUBLINGS_MAX: u32 = 4;
-/// How many intervals a worker that keeps failing rests at most.
+/// Longest delay after failures, in intervals.
 const BACKOFF_INTERVALS_MAX: u32 = 10;
-/// How far ahead of the catalog's clock a run may lie because the clocks of instances differ.
-const CLOCKS_DIFFER_MAX: Duration = Duration::from_mins(1);
-/// How much rest each request is owed that came while a tick was under way.
-const REST_PER_REQUEST: Duration = Duration::from_millis(100);
-/// How many times as long as its tick a worker rests for requests at most: a busy store must still delete.
-const REST_TICKS_MAX: u32 = 6;
-/// How long it rests for requests at most.
-const REST_MAX: Duration = Duration::from_secs(1);
-/// What has been due for so long rests for nobody: a queue that requests fill must not grow for ever.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// Largest clock difference between instances: a recorded run may be this far in the future.
+const CLOCK_SKEW_MAX: Duration = Duration::from_mins(1);
+/// Pause for each request that arrived during the tick.
+const PAUSE_PER_REQUEST: Duration = Duration::from_millis(100);
+/// Longest pause for requests, in multiples of the tick's duration: a busy process must still delete.
+const PAUSE_TICKS_MAX: u32 = 6;
+/// Longest pause for requests.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Work that has been due for this long is not paused: a queue that requests fill must not grow without bound.
+const OVERDUE_AFTER: Duration = Duration::from_mins(10);
 
-/// Where instances stand to each other.
+/// How instances share the work of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Every instance does its own work.
+    /// Every instance runs the worker for itself.
     PerInstance,
-    /// Instances work on one backlog side by side, kept apart by claims.
+    /// Instances work on one backlog concurrently; claims keep them apart.
     Shared,
-    /// One instance at a time.
+    /// One instance at a time, under a lock.
     Locked,
 }
 
-/// When a worker runs.
+/// When and how long a worker runs.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// How long it rests between runs.
+    /// Time between runs.
     pub interval: Duration,
-    /// Where instances stand to each other.
+    /// How instances share the work.
     pub kind: Kind,
-    /// Wakes it before its interval is over.
+    /// Notified when there is work before the interval has passed.
     pub bell: Option<Arc<Notify>>,
-    /// How long one tick may take before it is given up.
+    /// Longest duration of one tick; a longer one is cancelled.
     pub deadline: Duration,
 }
 
-/// A worker and when it runs.
+/// A worker with its schedule.
 pub struct Scheduled {
-    /// The worker.
+    /// The worker that the runner ticks.
     pub worker: Arc<dyn Worker>,
     /// When it runs.
     pub schedule: Schedule,
 }
 
 impl Schedule {
-    /// The rest before the first run after a start; `unit` is a random number from 0 to 1.
+    /// The delay before the first run after a start; `unit` is a random number from 0 to 1.
     ///
-    /// Instances that start together must not tick together, so there is always some jitter. It
-    /// counts from when the worker was first seen, so that restarts do not put the first run off
-    /// for ever, and a run that is due waits for a moment only.
-    pub(crate) fn first_rest(&self, state: Option<&WorkerState>, unit: f64) -> Duration {
+    /// Instances that start together must not tick together, so there is always some jitter. The delay
+    /// counts from when the worker was first recorded, so that repeated restarts do not postpone the
+    /// first run forever. A run that is due waits for the jitter only.
+    pub(crate) fn first_delay(&self, state: Option<&WorkerState>, unit: f64) -> Duration {
         let half = self.interval / 2;
         let Some(state) = state.filter(|_| self.kind != Kind::PerInstance) else { return half.mul_f64(unit) };
         match self.last_run(state) {
@@ -85,8 +85,8 @@ impl Schedule {
         }
     }
 
-    /// From when the interval counts. A locked worker rests after the end of a run: counted from its start, a run that
-    /// takes longer than the interval would be followed by one of another instance at once, and so on.
+    /// The moment from which the interval counts. For a locked worker that is the end of the last run: counted from its
+    /// start, another instance would start a run immediately after one that took longer than the interval.
     fn last_run(&self, state: &WorkerState) -> Option<Timestamp> {
         let last = match self.kind {
             Kind::Locked => state.last_finished_at,
@@ -95,17 +95,17 @@ impl Schedule {
         last.filter(|last| is_past(*last, state))
     }
 
-    /// How long a locked worker must still rest because an instance, this or another, ran it.
-    pub(crate) fn rest_until_due(&self, state: Option<&WorkerState>) -> Option<Duration> {
+    /// How long a locked worker must still wait because this or another instance ran it; `None` if it is due.
+    pub(crate) fn delay_until_due(&self, state: Option<&WorkerState>) -> Option<Duration> {
         let state = state.filter(|_| self.kind == Kind::Locked)?;
         let waited = state.read_at.since(self.last_run(state)?);
-        let rest = self.interval.saturating_sub(waited);
-        (rest > self.slack()).then_some(rest)
+        let delay = self.interval.saturating_sub(waited);
+        (delay > self.slack()).then_some(delay)
     }
 
-    /// Whether an idle run is to be noted: due times of long intervals depend on it, short ones
-    /// can do with less.
-    pub(crate) fn is_note_due(&self, state: Option<&WorkerState>) -> bool {
+    /// Whether to record an idle run. The due times of long intervals depend on the record; for
+    /// short intervals one record a minute is enough.
+    pub(crate) fn is_record_due(&self, state: Option<&WorkerState>) -> bool {
         if self.kind == Kind::PerInstance {
             return false;
         }
@@ -113,38 +113,38 @@ impl Schedule {
         if !is_past(last, state) {
             return true;
         }
-        state.read_at.since(last) + self.slack() >= self.interval.max(NOTE_INTERVAL_MIN)
+        state.read_at.since(last) + self.slack() >= self.interval.max(RECORD_INTERVAL_MIN)
     }
 
-    /// The rest after that many failures in a row: doubled each time, with jitter.
-    pub(crate) fn rest_after_failure(&self, failures: u32, unit: f64) -> Duration {
+    /// The delay after so many consecutive failures: doubled each time, with jitter.
+    pub(crate) fn delay_after_failure(&self, failures: u32, unit: f64) -> Duration {
         let intervals = (1 << failures.min(DOUBLINGS_MAX)).min(BACKOFF_INTERVALS_MAX);
         (self.interval * intervals).mul_f64(0.5 + unit / 2.0)
     }
 
-    /// The rest after a run that did not take place: whoever holds the lock may be gone soon.
-    pub(crate) fn rest_after_skip(&self, unit: f64) -> Duration {
+    /// The delay after a skipped run: the instance that holds the lock may release it soon.
+    pub(crate) fn delay_after_skip(&self, unit: f64) -> Duration {
         self.interval.min(RETRY_MAX).mul_f64(0.5 + unit / 2.0)
     }
 
-    /// Clocks and timers never agree to the millisecond.
+    /// Tolerance for timers that fire slightly early.
     fn slack(&self) -> Duration {
         (self.interval / 20).min(Duration::from_secs(1))
     }
 }
 
-/// Whether a run lies in the past. A clock that was ahead noted runs in the future: a worker that waited for them to be an
-/// interval ago would stand still for as long as the clock was ahead.
+/// Whether a recorded run is in the past. A clock that was ahead recorded runs in the future: a worker that waited
+/// until such a run is an interval old would not run for as long as the clock was ahead.
 fn is_past(run: Timestamp, state: &WorkerState) -> bool {
-    run.since(state.read_at) <= CLOCKS_DIFFER_MAX
+    run.since(state.read_at) <= CLOCK_SKEW_MAX
 }
 
-/// The rest between two full batches, for the requests that came during the first: a backlog of a million rows must not
-/// cost them much, and costs nobody anything where there are none. The longer the work has waited, the shorter the rest.
-pub(crate) fn rest_for_requests(took: Duration, came: u64, waited: Duration) -> Duration {
-    let owed = REST_PER_REQUEST.saturating_mul(u32::try_from(came).unwrap_or(u32::MAX));
-    let rest = owed.min(took.saturating_mul(REST_TICKS_MAX)).min(REST_MAX);
-    rest.mul_f64(PATIENCE.saturating_sub(waited).div_duration_f64(PATIENCE))
+/// The pause between two full batches, so that a large backlog does not slow requests down. It grows with the requests
+/// that arrived during the first batch, is zero without requests, and shrinks the longer the work has waited.
+pub(crate) fn pause_for_requests(took: Duration, requests: u64, waited: Duration) -> Duration {
+    let by_requests = PAUSE_PER_REQUEST.saturating_mul(u32::try_from(requests).unwrap_or(u32::MAX));
+    let pause = by_requests.min(took.saturating_mul(PAUSE_TICKS_MAX)).min(PAUSE_MAX);
+    pause.mul_f64(OVERDUE_AFTER.saturating_sub(waited).div_duration_f64(OVERDUE_AFTER))
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     use s3o_catalog::WorkerState;
     use s3o_model::clock::Timestamp;
 
-    use super::{Kind, PATIENCE, REST_MAX, REST_PER_REQUEST, REST_TICKS_MAX, Schedule, rest_for_requests};
+    use super::{Kind, OVERDUE_AFTER, PAUSE_MAX, PAUSE_PER_REQUEST, PAUSE_TICKS_MAX, Schedule, pause_for_requests};
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -162,7 +162,7 @@ mod tests {
         Schedule { interval, kind, bell: None, deadline: HOUR }
     }
 
-    /// A worker that was seen and that ran so long ago.
+    /// A worker that was first recorded `seen` ago and ran `ran` ago.
     fn state(seen: Duration, ran: Option<Duration>) -> WorkerState {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let ago = |age: Duration| Timestamp::from_millis(now.millis() - i64::try_from(age.as_millis()).expect("small"));
@@ -183,36 +183,40 @@ mod tests {
         let fresh = state(Duration::ZERO, None);
         for step in 0..100 {
             let unit = f64::from(step) / 100.0;
-            assert!(schedule.first_rest(Some(&fresh), unit) < HOUR / 2);
-            assert_eq!(schedule.first_rest(None, unit), (HOUR / 2).mul_f64(unit));
+            assert!(schedule.first_delay(Some(&fresh), unit) < HOUR / 2);
+            assert_eq!(schedule.first_delay(None, unit), (HOUR / 2).mul_f64(unit));
         }
-        assert!(schedule.first_rest(Some(&fresh), 0.9) > HOUR / 3, "it is spread");
+        assert!(schedule.first_delay(Some(&fresh), 0.9) > HOUR / 3, "the jitter is spread");
     }
 
     #[test]
-    fn restarts_do_not_put_the_first_run_off_for_ever() {
+    fn restarts_do_not_postpone_the_first_run_forever() {
         let schedule = schedule(HOUR, Kind::Shared);
         let seen = |minutes| state(Duration::from_mins(minutes), None);
-        assert_eq!(schedule.first_rest(Some(&seen(20)), 0.99), Duration::from_mins(10));
-        assert_eq!(schedule.first_rest(Some(&seen(40)), 0.99), Duration::ZERO);
+        assert_eq!(schedule.first_delay(Some(&seen(20)), 0.99), Duration::from_mins(10));
+        assert_eq!(schedule.first_delay(Some(&seen(40)), 0.99), Duration::ZERO);
     }
 
     #[test]
-    fn a_restart_neither_doubles_nor_starves_a_long_interval() {
+    fn first_delay_counts_from_the_last_recorded_run() {
         let schedule = schedule(HOUR, Kind::Locked);
         let ran = |minutes| state(HOUR, Some(Duration::from_mins(minutes)));
-        assert_eq!(schedule.first_rest(Some(&ran(15)), 0.5), Duration::from_mins(45));
-        assert_eq!(schedule.first_rest(Some(&ran(500)), 0.5), Duration::from_secs(30));
-        assert!(schedule.first_rest(Some(&ran(500)), 0.999) < Duration::from_mins(1));
+        assert_eq!(schedule.first_delay(Some(&ran(15)), 0.5), Duration::from_mins(45));
+        assert_eq!(schedule.first_delay(Some(&ran(500)), 0.5), Duration::from_secs(30));
+        assert!(schedule.first_delay(Some(&ran(500)), 0.999) < Duration::from_mins(1));
     }
 
     #[test]
-    fn a_locked_worker_rests_for_what_another_instance_did() {
+    fn locked_worker_waits_an_interval_after_a_run_of_another_instance() {
         let ran = state(HOUR, Some(Duration::from_mins(15)));
-        assert_eq!(schedule(HOUR, Kind::Locked).rest_until_due(Some(&ran)), Some(Duration::from_mins(45)));
-        assert_eq!(schedule(HOUR, Kind::Shared).rest_until_due(Some(&ran)), None, "its instances work side by side");
+        assert_eq!(schedule(HOUR, Kind::Locked).delay_until_due(Some(&ran)), Some(Duration::from_mins(45)));
+        assert_eq!(
+            schedule(HOUR, Kind::Shared).delay_until_due(Some(&ran)),
+            None,
+            "instances of a shared worker run concurrently"
+        );
         let almost = state(HOUR, Some(Duration::from_millis(3_599_100)));
-        assert_eq!(schedule(HOUR, Kind::Locked).rest_until_due(Some(&almost)), None);
+        assert_eq!(schedule(HOUR, Kind::Locked).delay_until_due(Some(&almost)), None);
     }
 
     #[test]
@@ -220,40 +224,41 @@ mod tests {
         let mut ran = state(3 * HOUR, Some(2 * HOUR));
         ran.last_finished_at = Some(Timestamp::from_millis(ran.read_at.millis() - 600_000));
         let (locked, shared) = (schedule(HOUR, Kind::Locked), schedule(HOUR, Kind::Shared));
-        assert_eq!(locked.rest_until_due(Some(&ran)), Some(Duration::from_mins(50)));
-        assert_eq!(locked.first_rest(Some(&ran), 0.0), Duration::from_mins(50));
-        assert_eq!(shared.first_rest(Some(&ran), 0.0), Duration::ZERO);
+        assert_eq!(locked.delay_until_due(Some(&ran)), Some(Duration::from_mins(50)));
+        assert_eq!(locked.first_delay(Some(&ran), 0.0), Duration::from_mins(50));
+        assert_eq!(shared.first_delay(Some(&ran), 0.0), Duration::ZERO);
     }
 
     #[test]
-    fn a_run_that_a_clock_noted_in_the_future_stops_no_worker() {
+    fn run_recorded_in_the_future_does_not_block_a_worker() {
         let mut ran = state(HOUR, Some(Duration::ZERO));
         let later = Timestamp::from_millis(ran.read_at.millis() + 31_536_000_000);
         (ran.last_started_at, ran.last_finished_at, ran.seen_at) = (Some(later), Some(later), later);
         for kind in [Kind::Locked, Kind::Shared] {
             let schedule = schedule(HOUR, kind);
-            assert_eq!(schedule.rest_until_due(Some(&ran)), None);
-            assert!(schedule.first_rest(Some(&ran), 0.5) < HOUR);
-            assert!(schedule.is_note_due(Some(&ran)));
+            assert_eq!(schedule.delay_until_due(Some(&ran)), None);
+            assert!(schedule.first_delay(Some(&ran), 0.5) < HOUR);
+            assert!(schedule.is_record_due(Some(&ran)));
         }
     }
 
     #[test]
-    fn idle_runs_are_noted_once_an_interval_and_at_most_once_a_minute() {
+    fn idle_runs_are_recorded_once_an_interval_and_at_most_once_a_minute() {
         let ran = |seconds| state(HOUR, Some(Duration::from_secs(seconds)));
         let short = schedule(Duration::from_secs(5), Kind::Shared);
-        assert!(!short.is_note_due(Some(&ran(30))));
-        assert!(short.is_note_due(Some(&ran(60))));
-        assert!(!schedule(HOUR, Kind::Shared).is_note_due(Some(&ran(1800))));
-        assert!(schedule(HOUR, Kind::Shared).is_note_due(Some(&ran(3600))));
-        assert!(schedule(HOUR, Kind::Shared).is_note_due(None));
-        assert!(!schedule(HOUR, Kind::PerInstance).is_note_due(None));
+        assert!(!short.is_record_due(Some(&ran(30))));
+        assert!(short.is_record_due(Some(&ran(60))));
+        assert!(!schedule(HOUR, Kind::Shared).is_record_due(Some(&ran(1800))));
+        assert!(schedule(HOUR, Kind::Shared).is_record_due(Some(&ran(3600))));
+        assert!(schedule(HOUR, Kind::Shared).is_record_due(None));
+        assert!(!schedule(HOUR, Kind::PerInstance).is_record_due(None));
     }
 
     #[test]
-    fn rests_after_failures_double_up_to_ten_intervals() {
+    fn delay_after_failures_doubles_up_to_ten_intervals() {
         let schedule = schedule(HOUR, Kind::Shared);
-        let range = |failures| (schedule.rest_after_failure(failures, 0.0), schedule.rest_after_failure(failures, 1.0));
+        let range =
+            |failures| (schedule.delay_after_failure(failures, 0.0), schedule.delay_after_failure(failures, 1.0));
         assert_eq!(range(1), (HOUR, HOUR * 2));
         assert_eq!(range(2), (HOUR * 2, HOUR * 4));
         assert_eq!(range(3), (HOUR * 4, HOUR * 8));
@@ -262,25 +267,25 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_not_possible_is_tried_again_soon() {
-        assert!(schedule(HOUR, Kind::Locked).rest_after_skip(0.99) < Duration::from_mins(1));
-        assert!(schedule(Duration::from_secs(2), Kind::Locked).rest_after_skip(0.5) < Duration::from_secs(2));
+    fn skipped_run_is_retried_within_a_minute() {
+        assert!(schedule(HOUR, Kind::Locked).delay_after_skip(0.99) < Duration::from_mins(1));
+        assert!(schedule(Duration::from_secs(2), Kind::Locked).delay_after_skip(0.5) < Duration::from_secs(2));
     }
 
     #[test]
-    fn requests_that_come_during_a_backlog_are_owed_some_rest() {
+    fn pause_between_batches_grows_with_requests_up_to_a_bound() {
         let took = Duration::from_millis(100);
-        let rest_for_requests = |took, came| super::rest_for_requests(took, came, Duration::ZERO);
-        assert_eq!(rest_for_requests(took, 0), Duration::ZERO, "nobody is kept waiting");
-        assert_eq!(rest_for_requests(took, 1), REST_PER_REQUEST, "a few cost a little");
-        assert_eq!(rest_for_requests(took, 1000), took * REST_TICKS_MAX, "many never stop it");
-        assert_eq!(rest_for_requests(HOUR, u64::MAX), REST_MAX);
+        let pause_for_requests = |took, requests| super::pause_for_requests(took, requests, Duration::ZERO);
+        assert_eq!(pause_for_requests(took, 0), Duration::ZERO, "no requests, no pause");
+        assert_eq!(pause_for_requests(took, 1), PAUSE_PER_REQUEST, "one request, one share");
+        assert_eq!(pause_for_requests(took, 1000), took * PAUSE_TICKS_MAX, "bounded by the tick's duration");
+        assert_eq!(pause_for_requests(HOUR, u64::MAX), PAUSE_MAX);
     }
 
     #[test]
-    fn what_has_waited_long_rests_less_and_less() {
-        let rest = |waited| rest_for_requests(Duration::from_millis(100), 1000, waited);
-        assert_eq!(rest(PATIENCE / 2) * 2, rest(Duration::ZERO));
-        assert_eq!((rest(PATIENCE), rest(HOUR)), (Duration::ZERO, Duration::ZERO));
+    fn pause_shrinks_the_longer_work_is_overdue() {
+        let pause = |waited| pause_for_requests(Duration::from_millis(100), 1000, waited);
+        assert_eq!(pause(OVERDUE_AFTER / 2) * 2, pause(Duration::ZERO));
+        assert_eq!((pause(OVERDUE_AFTER), pause(HOUR)), (Duration::ZERO, Duration::ZERO));
     }
 }

@@ -1,18 +1,18 @@
-//! Takes claims of cleanups from those who hold them for too long, for every worker that does so.
+//! Release of stale claims on cleanups, shared by the workers that do it.
 
 use std::time::Duration;
 
-use s3o_catalog::Cleanups;
+use s3o_catalog::Catalog;
 use s3o_model::ids::ClaimToken;
 
 use crate::{Error, Event, Report};
 
-/// What a freed claim is counted as, whoever frees it.
+/// Outcome under which every worker counts a released claim.
 pub(crate) const RECOVERED: &str = "recovered";
 
-/// Frees claims older than `grace`; each is counted and told once, by the one who freed it.
-pub(crate) async fn free(
-    cleanups: &dyn Cleanups,
+/// Releases claims older than `grace`. Only the worker that released a claim counts and audits it.
+pub(crate) async fn release(
+    cleanups: &Catalog,
     grace: Duration,
     token: ClaimToken,
     report: &mut Report,

@@ -1,53 +1,53 @@
-//! Frees what a dead worker left behind: claims of cleanups, and objects whose deletion does not end.
+//! Releases what a crashed worker still holds: claims on cleanups, and objects whose deletion is stuck.
 //!
-//! Freed rows are worked on again by whoever does so; a worker that was only slow finds nothing
-//! under its token.
+//! Other workers claim the released rows. A worker that was only slow no longer finds rows under
+//! its token.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use s3o_catalog::{Ahead, Cleanups, Longest, StuckObjects};
+use s3o_catalog::{Catalog, Longest};
 use s3o_model::ids::{ClaimToken, IdSource};
 use tokio::sync::Notify;
 
 use crate::clock_guard::ClockGuard;
 use crate::{Error, Event, Report, Worker, stale_claims};
 
-/// How many objects one tick resets.
+/// Number of objects that one tick resets.
 const BATCH: usize = 1000;
 
-/// What the watchdog takes for dead.
+/// Timeouts of the watchdog.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchdogSettings {
-    /// After how long a claim is free again.
+    /// Age at which a claim is released.
     pub claim_grace_period: Duration,
-    /// After how long a deletion is begun again.
+    /// Age at which a started deletion is reset.
     pub stuck_after: Duration,
-    /// How far ahead moments can lie; what lies further ahead was written by a clock that was wrong.
+    /// How far in the future stored times may be; a wrong clock wrote those beyond.
     pub longest: Longest,
 }
 
-/// Frees what a dead worker left behind.
-pub struct Watchdog {
-    /// The queue.
-    pub cleanups: Arc<dyn Cleanups>,
-    /// The objects.
-    pub objects: Arc<dyn StuckObjects>,
-    /// Moments that lie ahead.
-    pub ahead: Arc<dyn Ahead>,
-    /// Where tokens come from.
+/// Releases stale claims and resets stuck deletions.
+pub struct WatchdogWorker {
+    /// The cleanup queue.
+    pub cleanups: Arc<Catalog>,
+    /// Objects with a started deletion.
+    pub objects: Arc<Catalog>,
+    /// Rows with times in the future.
+    pub ahead: Arc<Catalog>,
+    /// Source of claim tokens.
     pub ids: IdSource,
-    /// What it takes for dead.
+    /// Timeouts.
     pub settings: WatchdogSettings,
-    /// Says whether the clock is trusted; one that is not decides which moments lie ahead.
+    /// Clock guard; while it does not trust the clock, future times are left alone.
     pub clock_guard: Option<Arc<ClockGuard>>,
-    /// Rung when claims were freed.
-    pub cleanup_bell: Arc<Notify>,
+    /// Wakes the cleanup worker after claims were released.
+    pub cleanup_wakeup: Arc<Notify>,
 }
 
 #[async_trait]
-impl Worker for Watchdog {
+impl Worker for WatchdogWorker {
     fn name(&self) -> &'static str {
         "watchdog"
     }
@@ -55,15 +55,15 @@ impl Worker for Watchdog {
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         self.end_future(report).await?;
         let token = ClaimToken::new(self.ids.fresh());
-        stale_claims::free(self.cleanups.as_ref(), self.settings.claim_grace_period, token, report).await?;
+        stale_claims::release(self.cleanups.as_ref(), self.settings.claim_grace_period, token, report).await?;
         if !report.items.is_empty() {
-            self.cleanup_bell.notify_one();
+            self.cleanup_wakeup.notify_one();
         }
         self.reset_stuck(report).await
     }
 }
 
-impl Watchdog {
+impl WatchdogWorker {
     async fn end_future(&self, report: &mut Report) -> Result<(), Error> {
         if self.clock_guard.as_ref().is_some_and(|guard| guard.held().is_some()) {
             return Ok(());
@@ -93,11 +93,11 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use s3o_catalog::{Intents as _, params};
+    use s3o_catalog::params;
     use s3o_catalog::{Late, Longest};
 
-    use super::{Watchdog, WatchdogSettings};
-    use crate::testing::{counted, ids, scene, told};
+    use super::{WatchdogSettings, WatchdogWorker};
+    use crate::testing::{counted, event_names, fixture, ids};
     use crate::{Report, Worker as _};
 
     const GRACE: Duration = Duration::from_mins(5);
@@ -113,39 +113,39 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn what_a_dead_worker_left_is_free_again() {
-        let scene = scene();
-        let bucket = scene.bucket("left").await;
-        scene.put(bucket, "stuck", 1).await;
-        let dropped = scene.staged(bucket, "queued", 7).await;
-        scene.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
-        scene.claim(9).await;
+    async fn stale_claims_are_released_and_stuck_deletions_reset() {
+        let fixture = fixture();
+        let bucket = fixture.bucket("left").await;
+        fixture.put(bucket, "stuck", 1).await;
+        let dropped = fixture.staged(bucket, "queued", 7).await;
+        fixture.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
+        fixture.claim(9).await;
         let begin =
             "UPDATE objects SET deletion_status = 'DELETION_IN_PROGRESS', deletion_initiated_at = :now, token = $1";
-        scene.change(begin, params![scene.token()]).await;
-        let catalog = Arc::new(scene.catalog.clone());
-        let watchdog = Watchdog {
+        fixture.change(begin, params![fixture.token()]).await;
+        let catalog = Arc::new(fixture.catalog.clone());
+        let watchdog = WatchdogWorker {
             cleanups: catalog.clone(),
             objects: catalog.clone(),
             ahead: catalog,
-            ids: ids(&scene),
+            ids: ids(&fixture),
             settings: WatchdogSettings { claim_grace_period: GRACE, stuck_after: STUCK, longest: LONGEST },
             clock_guard: None,
-            cleanup_bell: Arc::default(),
+            cleanup_wakeup: Arc::default(),
         };
         let mut report = Report::default();
         watchdog.tick(&mut report).await.expect("a tick");
-        assert_eq!(report, Report::default(), "they may be alive");
-        scene.clock.advance(GRACE);
+        assert_eq!(report, Report::default(), "the grace periods have not passed");
+        fixture.clock.advance(GRACE);
         watchdog.tick(&mut report).await.expect("a tick");
         assert_eq!(counted(&report), [("recovered", 1)]);
         assert_eq!(report.by_backend.len(), 1);
-        scene.clock.advance(STUCK);
+        fixture.clock.advance(STUCK);
         watchdog.tick(&mut report).await.expect("a tick");
         assert_eq!(counted(&report), [("recovered", 1), ("stuck_reset", 1)]);
-        assert_eq!(told(&report), ["cleanup_queue.claim_recovered", "expiry.stuck_reset"]);
+        assert_eq!(event_names(&report), ["cleanup_queue.claim_recovered", "expiry.stuck_reset"]);
         let (bucket, key) = (report.events[1].bucket.as_deref(), report.events[1].key.as_deref());
         assert_eq!((bucket, key), (Some("left"), Some("stuck")));
-        assert_eq!(scene.claim(9).await.1.len(), 1);
+        assert_eq!(fixture.claim(9).await.1.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What the model allows, and what it does not.
+//! Which answers the model allows, and which it rejects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use std::time::Duration;
 use s3o_model::clock::Clock as _;
 use s3o_model::expiry::Expiry;
 
-use super::{Condition, Key, REAPER_PROMOTES, Value, Write};
-use crate::sky::Sky;
+use super::{KeyContent, KeyModel, ModelCondition, ModelWrite, REAPER_PROMOTES};
+use crate::clock::SimulatedClock;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const ALMOST_A_MINUTE: Duration = Duration::from_millis(59_999);
 
-fn empty() -> Key {
-    Key::new(Arc::default())
+fn empty() -> KeyModel {
+    KeyModel::new(Arc::default())
 }
 
-fn write(key: &mut Key, request: u64, value: Value) {
-    key.start_write(request, Write { declared: true, ..Write::of(value, Condition::Always) });
+fn write(key: &mut KeyModel, request: u64, value: KeyContent) {
+    key.start_write(request, ModelWrite { declared: true, ..ModelWrite::of(value, ModelCondition::Always) });
 }
 
-fn put(key: &mut Key, request: u64, value: Value) {
+fn put(key: &mut KeyModel, request: u64, value: KeyContent) {
     write(key, request, value);
     key.answered(request, |_| true).expect("possible");
 }
 
-fn sees(key: &mut Key, request: u64, value: Value) -> bool {
+fn sees(key: &mut KeyModel, request: u64, value: KeyContent) -> bool {
     key.start_read(request);
     key.answered(request, |seen| seen == value).is_ok()
 }
 
 #[test]
-fn what_was_acknowledged_must_be_seen() {
+fn acknowledged_write_must_be_read() {
     let mut key = empty();
     put(&mut key, 1, Some(7));
     assert!(sees(&mut key, 2, Some(7)));
@@ -40,7 +40,7 @@ fn what_was_acknowledged_must_be_seen() {
 }
 
 #[test]
-fn a_read_beside_a_write_may_see_both_but_never_goes_back() {
+fn concurrent_read_sees_old_or_new_but_never_old_after_new() {
     let mut key = empty();
     put(&mut key, 1, Some(1));
     write(&mut key, 2, Some(2));
@@ -50,7 +50,7 @@ fn a_read_beside_a_write_may_see_both_but_never_goes_back() {
 }
 
 #[test]
-fn a_slow_read_may_see_what_was_there_when_it_began() {
+fn slow_read_may_see_content_from_its_start() {
     let mut key = empty();
     put(&mut key, 1, Some(1));
     key.start_read(2);
@@ -60,7 +60,7 @@ fn a_slow_read_may_see_what_was_there_when_it_began() {
 }
 
 #[test]
-fn a_lost_write_is_settled_by_the_first_read() {
+fn lost_write_is_decided_by_first_read() {
     let mut key = empty();
     write(&mut key, 1, Some(1));
     key.lost(1);
@@ -72,7 +72,7 @@ fn a_lost_write_is_settled_by_the_first_read() {
 }
 
 #[test]
-fn an_abandoned_write_is_superseded_by_the_next() {
+fn next_write_supersedes_abandoned_write() {
     let mut key = empty();
     write(&mut key, 1, Some(1));
     key.lost(1);
@@ -81,7 +81,7 @@ fn an_abandoned_write_is_superseded_by_the_next() {
 }
 
 #[test]
-fn a_rule_removes_as_often_as_it_likes_until_it_ends() {
+fn lifecycle_rule_may_delete_repeatedly_until_it_ends() {
     let mut key = empty();
     put(&mut key, 1, Some(1));
     key.start_removal(2);
@@ -98,101 +98,101 @@ fn a_rule_removes_as_often_as_it_likes_until_it_ends() {
 }
 
 #[test]
-fn a_condition_decides_between_two_writers() {
+fn condition_admits_one_of_two_writers() {
     let mut key = empty();
     for request in [1, 2] {
-        key.start_write(request, Write::of(Some(1), Condition::IfAbsent));
+        key.start_write(request, ModelWrite::of(Some(1), ModelCondition::IfAbsent));
     }
     assert!(key.answered(1, |_| true).is_ok());
     assert!(key.answered(2, |_| true).is_err());
 }
 
 #[test]
-fn what_was_refused_is_never_seen() {
+fn refused_write_is_never_read() {
     let mut key = empty();
     write(&mut key, 1, Some(1));
     key.refused(1).expect("possible");
     assert!(!sees(&mut key, 2, Some(1)));
 }
 
-/// A key with a body that expires in a minute, and the clock over it.
-fn mortal() -> (Key, Arc<Sky>) {
-    let sky = Arc::new(Sky::default());
-    let mut key = Key::new(sky.clone());
+/// A key whose object expires in a minute, and its clock.
+fn expiring() -> (KeyModel, Arc<SimulatedClock>) {
+    let clock = Arc::new(SimulatedClock::default());
+    let mut key = KeyModel::new(clock.clone());
     let expiry = Some(Expiry::After(MINUTE));
-    key.start_write(1, Write { expiry, ..Write::of(Some(1), Condition::Always) });
-    key.told(1, sky.now().after(MINUTE)).expect("as asked");
+    key.start_write(1, ModelWrite { expiry, ..ModelWrite::of(Some(1), ModelCondition::Always) });
+    key.confirm_expiry(1, clock.now().after(MINUTE)).expect("as requested");
     key.answered(1, |_| true).expect("possible");
-    (key, sky)
+    (key, clock)
 }
 
 #[test]
-fn what_expires_is_there_until_its_moment_and_not_from_then_on() {
-    let (mut key, sky) = mortal();
-    sky.jump(ALMOST_A_MINUTE);
+fn object_is_readable_until_its_expiry_and_not_after() {
+    let (mut key, clock) = expiring();
+    clock.jump(ALMOST_A_MINUTE);
     assert!(sees(&mut key, 2, Some(1)));
-    sky.jump(Duration::from_millis(1));
+    clock.jump(Duration::from_millis(1));
     assert!(!sees(&mut key, 3, Some(1)));
 }
 
 #[test]
-fn what_has_not_expired_is_not_gone() {
-    let (mut key, sky) = mortal();
-    sky.jump(ALMOST_A_MINUTE);
+fn unexpired_object_must_be_read() {
+    let (mut key, clock) = expiring();
+    clock.jump(ALMOST_A_MINUTE);
     assert!(!sees(&mut key, 2, None));
 }
 
 #[test]
-fn a_slow_read_may_see_what_expired_meanwhile() {
+fn slow_read_may_see_object_that_expires_meanwhile() {
     for seen in [None, Some(1)] {
-        let (mut key, sky) = mortal();
+        let (mut key, clock) = expiring();
         key.start_read(2);
-        sky.jump(MINUTE);
+        clock.jump(MINUTE);
         assert!(key.answered(2, |value| value == seen).is_ok());
     }
 }
 
 #[test]
-fn a_clock_that_is_set_back_shows_it_again_unless_it_was_removed() {
-    let (mut key, sky) = mortal();
-    sky.jump(MINUTE);
+fn clock_set_back_shows_object_again_unless_row_was_deleted() {
+    let (mut key, clock) = expiring();
+    clock.jump(MINUTE);
     assert!(sees(&mut key, 2, None));
-    sky.jump_back(Duration::from_secs(9));
+    clock.jump_back(Duration::from_secs(9));
     assert!(sees(&mut key, 3, Some(1)));
     assert!(sees(&mut key, 4, None));
     assert!(!sees(&mut key, 5, Some(1)));
 }
 
 #[test]
-fn what_has_expired_counts_as_absent() {
-    let (mut key, sky) = mortal();
-    sky.jump(MINUTE);
-    key.start_write(2, Write::of(Some(2), Condition::IfMatch(1)));
+fn expired_object_counts_as_absent_for_conditions() {
+    let (mut key, clock) = expiring();
+    clock.jump(MINUTE);
+    key.start_write(2, ModelWrite::of(Some(2), ModelCondition::IfMatch(1)));
     assert!(key.answered(2, |_| true).is_err());
-    let (mut key, sky) = mortal();
-    key.start_write(2, Write::of(Some(2), Condition::IfAbsent));
-    key.refused(2).expect("it is there");
-    sky.jump(MINUTE);
-    key.start_write(3, Write::of(Some(2), Condition::IfAbsent));
+    let (mut key, clock) = expiring();
+    key.start_write(2, ModelWrite::of(Some(2), ModelCondition::IfAbsent));
+    key.refused(2).expect("the object exists");
+    clock.jump(MINUTE);
+    key.start_write(3, ModelWrite::of(Some(2), ModelCondition::IfAbsent));
     assert!(key.answered(3, |_| true).is_ok());
     assert!(sees(&mut key, 4, Some(2)));
 }
 
 #[test]
-fn what_is_written_anew_stays() {
-    let (mut key, sky) = mortal();
+fn overwrite_without_expiry_never_expires() {
+    let (mut key, clock) = expiring();
     put(&mut key, 2, Some(2));
-    sky.jump(MINUTE);
+    clock.jump(MINUTE);
     assert!(!sees(&mut key, 3, None));
 }
 
 #[test]
-fn an_end_is_what_was_asked_for() {
-    let sky = Arc::new(Sky::default());
-    let mut key = Key::new(sky.clone());
+fn confirmed_expiry_must_equal_requested_expiry() {
+    let clock = Arc::new(SimulatedClock::default());
+    let mut key = KeyModel::new(clock.clone());
     let expiry = Some(Expiry::After(MINUTE));
-    key.start_write(1, Write { expiry, ..Write::of(Some(1), Condition::Always) });
-    assert!(key.told(1, sky.now()).is_err());
+    key.start_write(1, ModelWrite { expiry, ..ModelWrite::of(Some(1), ModelCondition::Always) });
+    assert!(key.confirm_expiry(1, clock.now()).is_err());
     put(&mut key, 2, Some(2));
-    assert!(key.told(2, sky.now()).is_err());
+    assert!(key.confirm_expiry(2, clock.now()).is_err());
 }

@@ -1,11 +1,10 @@
-//! Objects that expire, put to the test: two of them with one content, and a worker that dies.
+//! Objects that expire: two with one content, and an expiry worker that dies with a claim.
 
-pub(super) mod once;
+pub(super) mod shared_content;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use s3o_catalog::Expiries as _;
 use s3o_engine::digest::md5_of;
 use s3o_engine::{CopyObject, Declared, Error, PutObject};
 use s3o_model::expiry::Expiry;
@@ -14,81 +13,79 @@ use s3o_model::intent::DeclaredDigests;
 use s3o_workers::Report;
 
 use super::{LARGE, Scenario, Work, holds, nothing};
-use crate::house::{Expected, House, copy};
-use crate::world::STUCK_AFTER;
+use crate::environment::STUCK_AFTER;
+use crate::harness::{Expected, Harness, copy};
 
-/// What a minute is enough for.
-const BRIEF: Duration = Duration::from_mins(1);
+const LIFETIME: Duration = Duration::from_mins(1);
 
-async fn put_brief(house: &House) -> Result<(), Error> {
+async fn put_expiring(harness: &Harness) -> Result<(), Error> {
     let (client, body) = (Arc::new(()), b"brief body");
     let digests = DeclaredDigests { md5: Some(md5_of(body)), ..DeclaredDigests::default() };
     let declared = Declared { digests, ..Declared::default() };
-    let put = PutObject { declared, expiry: Some(Expiry::After(BRIEF)), ..house.put("a", body, &client) };
-    house.engine.put_object(put).await.map(drop)
+    let put = PutObject { declared, expiry: Some(Expiry::After(LIFETIME)), ..harness.put("a", body, &client) };
+    harness.engine.put_object(put).await.map(drop)
 }
 
-pub(super) async fn copy_to_b(house: &House, expiry: Option<Expiry>) -> Result<(), Error> {
-    house.engine.copy_object(CopyObject { expiry, ..copy("a", "b") }).await.map(drop)
+pub(super) async fn copy_to_b(harness: &Harness, expiry: Option<Expiry>) -> Result<(), Error> {
+    harness.engine.copy_object(CopyObject { expiry, ..copy("a", "b") }).await.map(drop)
 }
 
-/// Lets a minute pass, and what has expired then go.
-async fn expire(house: &House) -> Result<(), Error> {
-    house.clock.advance(BRIEF);
-    tick(house, "expiry").await
+/// Advances the clock beyond the expiry and runs the expiry worker.
+async fn expire(harness: &Harness) -> Result<(), Error> {
+    harness.clock.advance(LIFETIME);
+    tick(harness, "expiry").await
 }
 
-/// Whatever becomes of the write: when its time has passed, it is gone and so are its bytes.
-fn put_that_expires(house: &House) -> Work<'_> {
-    Box::pin(put_brief(house))
+/// Acknowledged or not: once settled, the object has expired and its bytes are deleted.
+fn put_that_expires(harness: &Harness) -> Work<'_> {
+    Box::pin(put_expiring(harness))
 }
 
 /// Two objects, one content; one of them expires.
-fn one_of_two_expires(house: &House) -> Work<'_> {
+fn one_of_two_expires(harness: &Harness) -> Work<'_> {
     Box::pin(async {
-        put_brief(house).await?;
-        copy_to_b(house, None).await?;
-        expire(house).await
+        put_expiring(harness).await?;
+        copy_to_b(harness, None).await?;
+        expire(harness).await
     })
 }
 
 /// Two objects, one content; both expire.
-fn both_expire(house: &House) -> Work<'_> {
+fn both_expire(harness: &Harness) -> Work<'_> {
     Box::pin(async {
-        put_brief(house).await?;
-        copy_to_b(house, Some(Expiry::After(BRIEF))).await?;
-        expire(house).await
+        put_expiring(harness).await?;
+        copy_to_b(harness, Some(Expiry::After(LIFETIME))).await?;
+        expire(harness).await
     })
 }
 
-/// A worker claims and dies; the watchdog frees what it held; the next one removes it.
-fn expiry_that_was_stuck(house: &House) -> Work<'_> {
+/// An expiry worker claims an object and dies; the watchdog resets the claim; the next worker deletes the object.
+fn expiry_after_stuck_claim(harness: &Harness) -> Work<'_> {
     Box::pin(async {
-        put_brief(house).await?;
-        copy_to_b(house, None).await?;
-        house.clock.advance(BRIEF);
+        put_expiring(harness).await?;
+        copy_to_b(harness, None).await?;
+        harness.clock.advance(LIFETIME);
         let away = |error: s3o_catalog::Error| Error::Away(error.to_string());
-        let token = ClaimToken::new(house.process.ids().fresh());
-        house.catalog.claim_expiries(token, 9).await.map_err(away)?;
-        house.clock.advance(STUCK_AFTER);
-        tick(house, "watchdog").await?;
-        expire(house).await
+        let token = ClaimToken::new(harness.process.ids().fresh());
+        harness.catalog.claim_expiries(token, 9).await.map_err(away)?;
+        harness.clock.advance(STUCK_AFTER);
+        tick(harness, "watchdog").await?;
+        expire(harness).await
     })
 }
 
-async fn tick(house: &House, worker: &str) -> Result<(), Error> {
-    let ticked = house.process.worker(worker).tick(&mut Report::default()).await;
+async fn tick(harness: &Harness, worker: &str) -> Result<(), Error> {
+    let ticked = harness.process.worker(worker).tick(&mut Report::default()).await;
     ticked.map_err(|error| Error::Away(error.to_string()))
 }
 
-/// What `a` and `b` hold.
+/// Allowed bodies of `a` and `b`.
 fn both(a: Option<&[u8]>, b: Option<&[u8]>) -> Expected {
     let mut expected = holds("a", a);
     expected.extend(holds("b", b));
     expected
 }
 
-/// All of them.
 pub(super) const ALL: [Scenario; 4] = [
     Scenario {
         name: "put that expires",
@@ -121,12 +118,12 @@ pub(super) const ALL: [Scenario; 4] = [
         before: || both(None, None),
     },
     Scenario {
-        name: "expiry that was stuck",
+        name: "expiry after a stuck claim",
         heavy: false,
         dedup: false,
         put_bytes_max: LARGE,
         prepare: nothing,
-        act: expiry_that_was_stuck,
+        act: expiry_after_stuck_claim,
         after: || both(None, Some(b"brief body")),
         before: || both(None, None),
     },

@@ -1,4 +1,4 @@
-//! What lifecycle rules do.
+//! Deletion by a lifecycle rule.
 
 use s3o_engine::Error;
 use s3o_model::clock::Timestamp;
@@ -6,10 +6,10 @@ use s3o_model::lifecycle::{Expiration, Filter, Form, Rule, Status};
 use s3o_workers::Report;
 
 use super::Work;
-use crate::house::{House, bucket};
+use crate::harness::{Harness, bucket};
 
-/// A rule that is due at once is set, and applied.
-pub(super) fn expire_by_rule(house: &House) -> Work<'_> {
+/// Sets a rule whose date has passed, and runs the lifecycle worker until it reports no more work.
+pub(super) fn expire_by_rule(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let rule = Rule {
             id: "all".to_owned(),
@@ -19,10 +19,10 @@ pub(super) fn expire_by_rule(house: &House) -> Work<'_> {
             expiration: Some(Expiration::Date(Timestamp::from_millis(0))),
             abort_after_days: None,
         };
-        house.engine.set_lifecycle(&bucket(), Some(&[rule])).await?;
+        harness.engine.set_lifecycle(&bucket(), Some(&[rule])).await?;
         loop {
             let mut report = Report::default();
-            let ticked = house.process.worker("lifecycle").tick(&mut report).await;
+            let ticked = harness.process.worker("lifecycle").tick(&mut report).await;
             ticked.map_err(|error| Error::Away(error.to_string()))?;
             if !report.more {
                 return Ok(());

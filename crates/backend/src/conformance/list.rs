@@ -1,4 +1,4 @@
-//! Facts about listings.
+//! Tests of listings.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use s3o_model::physical_key::RESERVED_PREFIX;
 use super::{fresh_folder, list_all, pattern, put};
 use crate::Backend;
 
-/// In byte order, which is neither that of folders nor that of any language.
+/// In byte order, which differs from the order of folders and of any locale.
 const NAMES: [&str; 12] = ["A", "B/x", "a", "a!", "a-b", "a.b", "a0/b/c/d", "a0/b/e", "a=2F", "b/z", "ba", "\u{e9}"];
 
 async fn fill(backend: &dyn Backend) -> (String, Vec<String>) {
@@ -21,24 +21,24 @@ async fn fill(backend: &dyn Backend) -> (String, Vec<String>) {
     (folder, keys)
 }
 
-/// Keys come in the order of their bytes.
-pub async fn keys_come_in_byte_order(backend: &dyn Backend) {
+/// Not in the order of writes or of folders.
+pub async fn keys_are_listed_in_byte_order(backend: &dyn Backend) {
     let (folder, keys) = fill(backend).await;
     let listed = list_all(backend, &format!("{folder}/"), 1000).await;
     assert_eq!(listed, keys);
     assert!(listed.is_sorted());
 }
 
-/// However small the pages, every key comes once.
-pub async fn pages_join_without_gap_or_overlap(backend: &dyn Backend) {
+/// For page sizes from 1 to all keys.
+pub async fn pages_have_no_gaps_or_duplicates(backend: &dyn Backend) {
     let (folder, keys) = fill(backend).await;
     for limit in [1, 2, 3, 5, NAMES.len() - 1, NAMES.len()] {
         assert_eq!(list_all(backend, &folder, limit).await, keys, "pages of {limit}");
     }
 }
 
-/// A prefix is a text, not a folder.
-pub async fn a_prefix_need_not_end_a_folder(backend: &dyn Backend) {
+/// A prefix is compared as text, with or without a final slash.
+pub async fn prefix_may_end_within_a_name(backend: &dyn Backend) {
     let (folder, keys) = fill(backend).await;
     for prefix in ["a", "a0", "a0/", "a0/b", "a0/b/", "b", "b/z", "zz", "a0/b/c/d/e"] {
         let prefix = format!("{folder}/{prefix}");
@@ -47,8 +47,8 @@ pub async fn a_prefix_need_not_end_a_folder(backend: &dyn Backend) {
     }
 }
 
-/// A listing goes on after a key whether or not the key is there.
-pub async fn a_start_need_not_exist(backend: &dyn Backend) {
+/// `after` may be any text, such as a key that was deleted meanwhile.
+pub async fn listing_may_start_after_missing_key(backend: &dyn Backend) {
     let (folder, keys) = fill(backend).await;
     for after in ["", "a", "a-", "a/", "a0", "a0/b", "a0/b/c/d", "a0/b/d", "b", "b/", "zz", "\u{ea}"] {
         let after = format!("{folder}/{after}");
@@ -59,8 +59,8 @@ pub async fn a_start_need_not_exist(backend: &dyn Backend) {
     }
 }
 
-/// Names of a few characters around the slash, in folders that begin alike.
-fn tangled(entropy: &SeededEntropy) -> String {
+/// A random name of characters that sort before and after the slash, in folders with common prefixes.
+fn random_name(entropy: &SeededEntropy) -> String {
     let alphabet = ['a', 'b', '-', '!', '0', '/', '=', 'a'];
     let character = |_| alphabet[usize::try_from(entropy.next_u64() % 8).expect("below 8")];
     let length = 1 + entropy.next_u64() % 7;
@@ -69,12 +69,12 @@ fn tangled(entropy: &SeededEntropy) -> String {
     format!("{}~", segments.join("/"))
 }
 
-/// Whatever the names and wherever it starts, a listing is the sorted set of the keys.
-pub async fn tangled_names_list_like_a_sorted_set(backend: &dyn Backend) {
+/// For random names, page sizes and start keys.
+pub async fn random_names_are_listed_as_a_sorted_set(backend: &dyn Backend) {
     let seed = SystemEntropy.next_u64();
     let entropy = SeededEntropy::new(seed);
     let folder = fresh_folder();
-    let keys: BTreeSet<String> = (0..80).map(|_| format!("{folder}/{}", tangled(&entropy))).collect();
+    let keys: BTreeSet<String> = (0..80).map(|_| format!("{folder}/{}", random_name(&entropy))).collect();
     for key in &keys {
         put(backend, key, &pattern(1)).await;
     }
@@ -83,7 +83,7 @@ pub async fn tangled_names_list_like_a_sorted_set(backend: &dyn Backend) {
         assert_eq!(list_all(backend, &folder, limit).await, all, "seed {seed}, pages of {limit}");
     }
     for _ in 0..20 {
-        let name = tangled(&entropy);
+        let name = random_name(&entropy);
         let after = format!("{folder}/{}", name.trim_end_matches('~'));
         let page = backend.list(&folder, Some(&after), 5).await.expect("list");
         let listed: Vec<_> = page.items.into_iter().map(|item| item.key).collect();
@@ -92,8 +92,8 @@ pub async fn tangled_names_list_like_a_sorted_set(backend: &dyn Backend) {
     }
 }
 
-/// A listing tells lengths.
-pub async fn sizes_are_told(backend: &dyn Backend) {
+/// Also of empty keys.
+pub async fn sizes_are_listed(backend: &dyn Backend) {
     let folder = fresh_folder();
     for size in [0, 1, 1000] {
         put(backend, &format!("{folder}/{size:04}"), &pattern(size)).await;
@@ -103,14 +103,14 @@ pub async fn sizes_are_told(backend: &dyn Backend) {
     assert_eq!(sizes, [0, 1, 1000]);
 }
 
-/// An empty listing says that it is whole.
-pub async fn nothing_found_is_a_whole_listing(backend: &dyn Backend) {
+/// A prefix without keys is no error.
+pub async fn empty_listing_is_not_truncated(backend: &dyn Backend) {
     let page = backend.list(&fresh_folder(), None, 10).await.expect("list");
     assert!(page.items.is_empty() && !page.truncated);
 }
 
-/// What is s3o's own shows only to those who ask for it.
-pub async fn own_objects_are_left_out(backend: &dyn Backend) {
+/// Unless the prefix starts with `.s3o/`.
+pub async fn own_objects_are_not_listed(backend: &dyn Backend) {
     let folder = fresh_folder();
     let own = format!("{RESERVED_PREFIX}{folder}/own");
     backend.write_own(&own, Bytes::from("x")).await.expect("written");

@@ -1,7 +1,7 @@
-//! What every backend must do, as facts that can be stamped on any implementation.
+//! Conformance tests that every backend must pass.
 //!
-//! A fact is an async function of a backend. It works under a prefix of its own, so facts may
-//! share a bucket. [`conformance!`](crate::conformance!) makes one named test of each.
+//! Each test is an async function of a backend and uses its own prefix, so that tests can share a bucket.
+//! [`conformance!`](crate::conformance!) generates a `#[tokio::test]` for each.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use s3o_model::entropy::{Entropy, SystemEntropy};
 
-use crate::{Backend, BodyError, ByteStream, Doomed, Error, Page, Span};
+use crate::{Backend, BodyError, ByteStream, DeleteKey, Error, Page, Span};
 
 pub mod awkward_keys;
 pub mod delete;
@@ -20,49 +20,49 @@ pub mod ranges;
 pub mod uploads;
 
 #[cfg(test)]
-pub(crate) mod stamped;
+pub(crate) mod implementations;
 
-/// Makes one test per fact. Takes the absolute path of an async function without arguments that
-/// gives a backend and a guard to keep while the backend is used.
+/// Generates all conformance tests for one implementation. Takes the absolute path of an async function without
+/// arguments that returns a backend and a guard for its lifetime.
 #[macro_export]
 macro_rules! conformance {
     ($subject:path) => {
         $crate::conformance! { $subject;
-            put_get: what_was_put_reads_back, an_empty_body_reads_back, a_large_body_streams_through,
-                a_short_body_leaves_nothing, a_long_body_leaves_nothing, a_broken_body_leaves_nothing,
-                a_complaint_after_the_last_byte_leaves_nothing, a_missing_key_is_not_found,
-                an_etag_that_is_said_to_be_md5_is;
-            ranges: every_span_reads_exactly, a_span_across_chunks_reads_exactly, a_span_of_nothing_is_empty,
-                a_span_beyond_the_end_is_refused, a_span_of_a_missing_key_is_not_found;
-            delete: a_deleted_key_is_gone, every_key_of_a_batch_is_answered_in_order, a_thousand_keys_go_at_once,
-                deleting_again_is_harmless, neighbours_stay, nothing_to_delete_is_no_answer;
-            list: keys_come_in_byte_order, pages_join_without_gap_or_overlap, a_prefix_need_not_end_a_folder,
-                a_start_need_not_exist, tangled_names_list_like_a_sorted_set, sizes_are_told,
-                nothing_found_is_a_whole_listing, own_objects_are_left_out;
-            uploads: parts_join_in_order, an_aborted_upload_leaves_nothing, uploads_are_found_by_their_exact_key,
-                aborting_again_is_harmless, a_broken_part_is_no_part, every_unfinished_upload_is_listed;
-            own_objects: own_objects_are_replaced, objects_of_marks_are_created_once, a_missing_own_object_is_none,
-                traits_leave_nothing_behind;
-            awkward_keys: every_physical_key_survives, keys_that_look_alike_stay_apart;
+            put_get: stored_body_is_read_back, empty_body_is_read_back, large_body_is_read_back,
+                short_body_stores_nothing, long_body_stores_nothing, interrupted_body_stores_nothing,
+                error_after_the_last_byte_stores_nothing, missing_key_is_not_found,
+                etag_is_md5_if_the_trait_says_so;
+            ranges: spans_return_exactly_their_bytes, span_across_chunks_returns_exactly_its_bytes,
+                span_of_length_zero_is_empty, span_beyond_the_end_is_refused, span_of_missing_key_is_not_found;
+            delete: deleted_key_is_absent, batch_is_answered_per_key_in_order, thousand_keys_are_deleted_in_one_call,
+                repeated_delete_succeeds, delete_keeps_keys_with_the_same_prefix, empty_batch_has_no_answers;
+            list: keys_are_listed_in_byte_order, pages_have_no_gaps_or_duplicates, prefix_may_end_within_a_name,
+                listing_may_start_after_missing_key, random_names_are_listed_as_a_sorted_set, sizes_are_listed,
+                empty_listing_is_not_truncated, own_objects_are_not_listed;
+            uploads: parts_are_joined_in_order, aborted_upload_stores_nothing, uploads_are_listed_by_exact_key,
+                repeated_abort_succeeds, interrupted_part_is_an_error, every_unfinished_upload_is_listed;
+            own_objects: own_objects_are_replaced, mark_objects_are_created_once, missing_own_object_is_none,
+                trait_probe_deletes_its_objects;
+            awkward_keys: awkward_keys_are_stored_under_their_names, similar_keys_are_different_keys;
         }
     };
-    ($subject:path; $($topic:ident: $($fact:ident),+;)+) => {
+    ($subject:path; $($topic:ident: $($test:ident),+;)+) => {
         $(mod $topic {
             $(#[tokio::test]
-            async fn $fact() {
+            async fn $test() {
                 let (backend, _guard) = $subject().await;
-                $crate::conformance::$topic::$fact(backend.as_ref()).await;
+                $crate::conformance::$topic::$test(backend.as_ref()).await;
             })+
         })+
     };
 }
 
-/// A folder that no other fact uses.
+/// A folder that no other test uses.
 fn fresh_folder() -> String {
     format!("conform/{:016x}", SystemEntropy.next_u64())
 }
 
-/// Bytes that differ from place to place, so that a shifted read shows.
+/// Bytes in which a read at a wrong position is detected.
 fn pattern(length: usize) -> Bytes {
     let byte = |position: usize| u8::try_from((position / 256 + position) % 251).expect("below 251");
     (0..length).map(byte).collect()
@@ -74,7 +74,7 @@ fn chunked(bytes: &Bytes, chunk_bytes: usize) -> ByteStream {
     Box::pin(stream::iter(chunks))
 }
 
-/// A body that says something else after these bytes.
+/// A body that fails after these bytes.
 fn ending_in(bytes: &Bytes, chunk_bytes: usize, end: BodyError) -> ByteStream {
     Box::pin(chunked(bytes, chunk_bytes).chain(stream::iter([Err(end)])))
 }
@@ -88,13 +88,13 @@ async fn read(backend: &dyn Backend, key: &str, span: Option<Span>) -> Result<By
     let mut stream = backend.get(key, span).await?;
     let mut bytes = Vec::new();
     while let Some(chunk) = stream.next().await {
-        bytes.extend_from_slice(&chunk.expect("an unbroken stream"));
+        bytes.extend_from_slice(&chunk.expect("an uninterrupted stream"));
     }
     Ok(Bytes::from(bytes))
 }
 
-fn doomed<'k>(keys: impl IntoIterator<Item = &'k str>) -> Vec<Doomed> {
-    keys.into_iter().map(|key| Doomed { key: key.to_owned(), version_id: None }).collect()
+fn targets<'k>(keys: impl IntoIterator<Item = &'k str>) -> Vec<DeleteKey> {
+    keys.into_iter().map(|key| DeleteKey { key: key.to_owned(), version_id: None }).collect()
 }
 
 /// All keys under a prefix, page by page.
@@ -103,10 +103,13 @@ async fn list_all(backend: &dyn Backend, prefix: &str, limit: usize) -> Vec<Stri
     for _ in 0..10_000 {
         let Page { items, truncated } =
             backend.list(prefix, keys.last().map(String::as_str), limit).await.expect("list");
-        assert!(items.len() <= limit && (!truncated || !items.is_empty()), "a page must lead on");
+        assert!(
+            items.len() <= limit && (!truncated || !items.is_empty()),
+            "a truncated page has keys, at most as many as requested"
+        );
         keys.extend(items.into_iter().map(|item| item.key));
         if !truncated {
-            assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "a key came twice");
+            assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "a key is listed twice");
             return keys;
         }
     }

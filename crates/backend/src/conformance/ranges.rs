@@ -1,10 +1,10 @@
-//! Facts about parts of a body.
+//! Tests of reading spans.
 
 use super::{fresh_folder, pattern, put, read};
 use crate::{Backend, Error, Span};
 
-/// First, last, middle and all.
-pub async fn every_span_reads_exactly(backend: &dyn Backend) {
+/// First byte, last byte, middle, and all bytes.
+pub async fn spans_return_exactly_their_bytes(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     let bytes = pattern(10);
     put(backend, &key, &bytes).await;
@@ -16,8 +16,8 @@ pub async fn every_span_reads_exactly(backend: &dyn Backend) {
     }
 }
 
-/// A span longer than any chunk, at an odd place.
-pub async fn a_span_across_chunks_reads_exactly(backend: &dyn Backend) {
+/// The span is longer than any chunk and starts within one.
+pub async fn span_across_chunks_returns_exactly_its_bytes(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     let bytes = pattern(1_500_000);
     put(backend, &key, &bytes).await;
@@ -25,8 +25,8 @@ pub async fn a_span_across_chunks_reads_exactly(backend: &dyn Backend) {
     assert!(read == bytes[300_001..1_200_008]);
 }
 
-/// No bytes can be asked for, even at the very end.
-pub async fn a_span_of_nothing_is_empty(backend: &dyn Backend) {
+/// At any position up to the end.
+pub async fn span_of_length_zero_is_empty(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     put(backend, &key, &pattern(10)).await;
     for offset in [0, 5, 10] {
@@ -34,8 +34,8 @@ pub async fn a_span_of_nothing_is_empty(backend: &dyn Backend) {
     }
 }
 
-/// A span that reaches beyond the end is refused, not shortened.
-pub async fn a_span_beyond_the_end_is_refused(backend: &dyn Backend) {
+/// Spans are never shortened.
+pub async fn span_beyond_the_end_is_refused(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     put(backend, &key, &pattern(10)).await;
     for (offset, length) in [(5, 6), (10, 1), (0, 11), (100, 1), (11, 0), (u64::MAX, 2)] {
@@ -44,8 +44,8 @@ pub async fn a_span_beyond_the_end_is_refused(backend: &dyn Backend) {
     }
 }
 
-/// A span of a key that is not there is not found.
-pub async fn a_span_of_a_missing_key_is_not_found(backend: &dyn Backend) {
+/// Even a span of length zero.
+pub async fn span_of_missing_key_is_not_found(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     for length in [0, 1] {
         let answer = backend.get(&key, Some(Span { offset: 0, length })).await;

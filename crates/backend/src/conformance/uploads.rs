@@ -1,10 +1,10 @@
-//! Facts about backend uploads. A backend without them says so, and has none to clean up.
+//! Tests of backend uploads. A backend without uploads returns `Unsupported` and lists none.
 
 use super::{chunked, ending_in, fresh_folder, list_all, pattern, read};
 use crate::{Backend, BodyError, DeleteAnswer, Error, PartOf, Probe, UploadedPart, UploadsPage};
 use bytes::Bytes;
 
-/// The smallest part that every service takes, other than the last.
+/// Minimum size of a part other than the last.
 const PART_BYTES: usize = 5 * 1024 * 1024;
 
 async fn start(backend: &dyn Backend, key: &str) -> Option<String> {
@@ -23,8 +23,8 @@ async fn put_part(backend: &dyn Backend, part: PartOf<'_>, bytes: &Bytes) -> Upl
     backend.put_part(part, bytes.len() as u64, chunked(bytes, 64 * 1024)).await.expect("put part")
 }
 
-/// The key appears when the upload is finished, with its parts in order.
-pub async fn parts_join_in_order(backend: &dyn Backend) {
+/// The key exists only after the upload is finished.
+pub async fn parts_are_joined_in_order(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     let Some(upload) = start(backend, &key).await else { return };
     let bytes = pattern(PART_BYTES + 100);
@@ -38,8 +38,8 @@ pub async fn parts_join_in_order(backend: &dyn Backend) {
     assert!(backend.uploads_of(&key).await.expect("listed").is_empty());
 }
 
-/// An upload that is aborted is forgotten with its parts.
-pub async fn an_aborted_upload_leaves_nothing(backend: &dyn Backend) {
+/// The upload and its parts are deleted.
+pub async fn aborted_upload_stores_nothing(backend: &dyn Backend) {
     let folder = fresh_folder();
     let key = format!("{folder}/k");
     let Some(upload) = start(backend, &key).await else { return };
@@ -51,8 +51,8 @@ pub async fn an_aborted_upload_leaves_nothing(backend: &dyn Backend) {
     assert!(list_all(backend, &folder, 10).await.is_empty());
 }
 
-/// Uploads of keys that share a beginning are kept apart.
-pub async fn uploads_are_found_by_their_exact_key(backend: &dyn Backend) {
+/// Not by a common prefix.
+pub async fn uploads_are_listed_by_exact_key(backend: &dyn Backend) {
     let folder = fresh_folder();
     let (key, longer) = (format!("{folder}/k"), format!("{folder}/k2"));
     let Some(upload) = start(backend, &key).await else { return };
@@ -63,8 +63,8 @@ pub async fn uploads_are_found_by_their_exact_key(backend: &dyn Backend) {
     assert_eq!(backend.abort_upload(&longer, &other).await, DeleteAnswer::Deleted);
 }
 
-/// Aborting what is not there is no failure; not every store tells that it was not.
-pub async fn aborting_again_is_harmless(backend: &dyn Backend) {
+/// Some stores do not report that the upload was missing.
+pub async fn repeated_abort_succeeds(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     let Some(upload) = start(backend, &key).await else { return };
     assert_eq!(backend.abort_upload(&key, &upload).await, DeleteAnswer::Deleted);
@@ -72,8 +72,8 @@ pub async fn aborting_again_is_harmless(backend: &dyn Backend) {
     assert!(matches!(again, DeleteAnswer::Absent | DeleteAnswer::Deleted), "{again:?}");
 }
 
-/// A part whose body breaks is no part.
-pub async fn a_broken_part_is_no_part(backend: &dyn Backend) {
+/// The body of the part fails after its last byte.
+pub async fn interrupted_part_is_an_error(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     let Some(upload) = start(backend, &key).await else { return };
     let body = ending_in(&pattern(100), 64, BodyError::Mismatch("MD5"));
@@ -82,7 +82,7 @@ pub async fn a_broken_part_is_no_part(backend: &dyn Backend) {
     assert_eq!(backend.abort_upload(&key, &upload).await, DeleteAnswer::Deleted);
 }
 
-/// The uploads of all keys are listed until they end, page by page.
+/// Until it is finished or aborted.
 pub async fn every_unfinished_upload_is_listed(backend: &dyn Backend) {
     let folder = fresh_folder();
     let (key, other) = (format!("{folder}/a~k"), format!("{folder}/b~k"));

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use s3o_model::clock::Timestamp;
 
-/// So many probes in a row must fail before a backend counts as away.
+/// Number of consecutive failed probes after which a backend counts as away.
 const FAILURES_UNTIL_AWAY: u32 = 2;
-/// How long a backend that reported "no space" is taken for full.
+/// How long a backend counts as full after a "no space" answer.
 pub const FULL_FOR: Duration = Duration::from_mins(1);
 
-/// Health of a backend. Where several states hold, the first of away, frozen, full is reported.
+/// Health of a backend. If several states apply, the first of away, frozen, full is reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// It answers and takes writes.
@@ -27,7 +27,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// The word for it in status, logs and the readiness check.
+    /// Name in status, logs and the readiness check.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -67,13 +67,13 @@ pub struct Reachability {
 }
 
 impl Reachability {
-    /// The outage, once enough probes in a row have failed.
+    /// The outage, after enough consecutive probes failed.
     #[must_use]
     pub fn outage(&self) -> Option<&Outage> {
         self.outage.as_ref().filter(|_| self.failures >= FAILURES_UNTIL_AWAY)
     }
 
-    /// Counts the answer to a probe. One success ends an outage.
+    /// Counts the result of a probe. One success ends an outage.
     pub(super) fn record(&mut self, answer: Result<(), String>, now: Timestamp) {
         let Err(error) = answer else {
             *self = Self::default();
@@ -95,14 +95,14 @@ pub struct FullMark {
 }
 
 impl FullMark {
-    /// Whether it still counts. A clock that was set back ends it, too.
+    /// True if it still counts. A clock that was set back ends it, too.
     #[must_use]
     pub fn holds(&self, now: Timestamp) -> bool {
         now >= self.at && now.since(self.at) < FULL_FOR
     }
 
     /// The mark after another "no space" answer.
-    pub(super) fn joined(earlier: Option<Self>, size_bytes: u64, now: Timestamp) -> Self {
+    pub(super) fn merged(earlier: Option<Self>, size_bytes: u64, now: Timestamp) -> Self {
         let smallest = earlier.filter(|mark| mark.holds(now)).map_or(size_bytes, |mark| mark.from_bytes);
         Self { from_bytes: smallest.min(size_bytes), at: now }
     }
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(probes.outage(), None);
         probes.record(Ok(()), NOW);
         probes.record(Err("second".to_owned()), NOW);
-        assert_eq!(probes.outage(), None, "a success lies between the failures");
+        assert_eq!(probes.outage(), None, "a success was between the failures");
         probes.record(Err("third".to_owned()), NOW.after(Duration::from_secs(1)));
         let outage = probes.outage().expect("away");
         assert_eq!((outage.since, outage.error.as_str()), (NOW, "third"));
@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn full_mark_keeps_smallest_size_and_expires() {
-        let mark = FullMark::joined(None, 10, NOW);
+        let mark = FullMark::merged(None, 10, NOW);
         let later = NOW.after(FULL_FOR / 2);
-        assert_eq!(FullMark::joined(Some(mark), 20, later), FullMark { from_bytes: 10, at: later });
+        assert_eq!(FullMark::merged(Some(mark), 20, later), FullMark { from_bytes: 10, at: later });
         assert!(mark.holds(later) && !mark.holds(NOW.after(FULL_FOR)));
-        assert_eq!(FullMark::joined(Some(mark), 20, NOW.after(FULL_FOR)).from_bytes, 20);
+        assert_eq!(FullMark::merged(Some(mark), 20, NOW.after(FULL_FOR)).from_bytes, 20);
         assert!(!mark.holds(Timestamp::from_millis(0)), "the clock was set back");
     }
 }

@@ -1,14 +1,14 @@
-//! What an error of the operating system means to a caller.
+//! Maps errors of the operating system to backend errors.
 
 use rustix::io::Errno;
 
 use crate::Error;
 
-/// Translates an error that happened while doing something.
+/// Maps an error; `doing` names the failed step.
 pub(super) fn failure(doing: &str, errno: Errno) -> Error {
     let why = format!("{doing}: {errno}");
     match errno {
-        Errno::NOSPC | Errno::DQUOT => Error::NoRoom(why),
+        Errno::NOSPC | Errno::DQUOT => Error::NoSpace(why),
         Errno::ACCESS
         | Errno::PERM
         | Errno::EXIST
@@ -19,14 +19,14 @@ pub(super) fn failure(doing: &str, errno: Errno) -> Error {
         | Errno::NOTDIR
         | Errno::ISDIR
         | Errno::FBIG => Error::Refused(why),
-        // A disk that was mounted read-only refuses everything, not this key. A dying, hanging or
-        // vanished disk has many names, and so has a machine short of
-        // handles or memory. All of them may pass, and none of them proves anything.
+        // A disk mounted read-only refuses everything, not this key. A failing or missing disk has many
+        // error numbers, and so has a lack of file handles or memory. All of these may be temporary,
+        // and none of them proves that a key is absent.
         _ => Error::Away(why),
     }
 }
 
-/// Translates an error of the standard library.
+/// Maps an error of the standard library.
 pub(super) fn io_failure(doing: &str, error: &std::io::Error) -> Error {
     match Errno::from_io_error(error) {
         Some(errno) => failure(doing, errno),
@@ -34,8 +34,8 @@ pub(super) fn io_failure(doing: &str, error: &std::io::Error) -> Error {
     }
 }
 
-/// Whether an error says that a name leads nowhere.
-pub(super) fn leads_nowhere(errno: Errno) -> bool {
+/// True if an error says that a path does not exist.
+pub(super) fn is_missing(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NOTDIR)
 }
 
@@ -46,9 +46,9 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn errors_are_named_by_what_can_be_done() {
-        assert!(matches!(failure("writing", Errno::NOSPC), Error::NoRoom(_)));
-        assert!(matches!(failure("writing", Errno::DQUOT), Error::NoRoom(_)));
+    fn errors_are_mapped_by_what_a_caller_can_do() {
+        assert!(matches!(failure("writing", Errno::NOSPC), Error::NoSpace(_)));
+        assert!(matches!(failure("writing", Errno::DQUOT), Error::NoSpace(_)));
         assert!(matches!(failure("writing", Errno::ROFS), Error::Away(_)));
         assert!(matches!(failure("writing", Errno::IO), Error::Away(_)));
         assert!(matches!(failure("writing", Errno::STALE), Error::Away(_)));

@@ -1,7 +1,7 @@
-//! From a key to the folder it lies in, one handle at a time and never through a symbolic link.
+//! Opens the parent folder of a key, one handle at a time and never through a symbolic link.
 //!
-//! A folder that was made but is not yet durable in its parent is marked as fresh. Whoever walks
-//! through a fresh folder makes it durable too before answering, since its maker may be slower.
+//! A folder that was created but is not yet durable in its parent is recorded as unsynced. Every
+//! writer that passes through it syncs it before answering, since its creator may be slower.
 
 use std::collections::HashMap;
 
@@ -15,23 +15,25 @@ use crate::Error;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How often a folder may vanish under our feet, removed as empty, before we give up.
-pub(super) const VANISHED_MAX: usize = 64;
+/// Number of retries when another thread removes the folder as empty.
+pub(super) const RETRIES_MAX: usize = 64;
 
-/// A key, split into the folders that lead to it and its last name.
+/// A key, split into its folders and its file name.
 #[derive(Debug)]
-pub(super) struct Location<'k> {
+pub(super) struct KeyPath<'k> {
     pub(super) folders: Vec<&'k str>,
     pub(super) name: &'k str,
 }
 
-impl<'k> Location<'k> {
-    /// Splits a key; one that a file system would read in its own way is refused.
+impl<'k> KeyPath<'k> {
+    /// Splits a key; refuses one with an empty, `.` or `..` segment or a NUL.
     pub(super) fn parse(key: &'k str) -> Result<Self, Error> {
         let mut folders: Vec<&str> = key.split('/').collect();
-        let odd = |segment: &&str| matches!(*segment, "" | "." | "..") || segment.contains('\0');
-        if folders.iter().any(odd) {
-            return Err(Error::Refused(format!("{key:?} cannot be the name of a file")));
+        let is_invalid = |segment: &&str| matches!(*segment, "" | "." | "..") || segment.contains('\0');
+        if folders.iter().any(is_invalid) {
+            return Err(Error::Refused(format!(
+                "key {key:?} cannot be a file name: it has an empty, \".\" or \"..\" segment or a NUL character"
+            )));
         }
         let name = folders.pop().expect("splitting gives at least one segment");
         Ok(Self { folders, name })
@@ -43,8 +45,8 @@ pub(super) fn open_folder(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errn
     rustix::fs::openat(parent, name, FOLDER, Mode::empty())
 }
 
-/// Opens the folder that a key lies in, if it is there.
-pub(super) fn open_parent(root: impl AsFd, location: &Location<'_>) -> Result<OwnedFd, Errno> {
+/// Opens the parent folder of a key, if it exists.
+pub(super) fn open_parent(root: impl AsFd, location: &KeyPath<'_>) -> Result<OwnedFd, Errno> {
     let mut folder = open_folder(root, ".")?;
     for name in &location.folders {
         folder = open_folder(&folder, name)?;
@@ -52,65 +54,69 @@ pub(super) fn open_parent(root: impl AsFd, location: &Location<'_>) -> Result<Ow
     Ok(folder)
 }
 
-/// The folders of one root that are not yet durable in their parents, by path, with how many
-/// makers are still at work.
+/// Folders of one root that are not yet durable in their parents, by path, with the number of
+/// creators that have not synced them.
 #[derive(Debug, Default)]
-pub(super) struct Fresh(Mutex<HashMap<String, u32>>);
+pub(super) struct UnsyncedFolders(Mutex<HashMap<String, u32>>);
 
-impl Fresh {
+impl UnsyncedFolders {
     fn mark(&self, path: &str) {
         *self.0.lock().entry(path.to_owned()).or_default() += 1;
     }
 
-    fn holds(&self, path: &str) -> bool {
+    fn contains(&self, path: &str) -> bool {
         self.0.lock().contains_key(path)
     }
 
     fn unmark(&self, path: &str) {
         let mut marks = self.0.lock();
-        if let Some(makers) = marks.get_mut(path) {
-            *makers -= 1;
-            if *makers == 0 {
+        if let Some(creators) = marks.get_mut(path) {
+            *creators -= 1;
+            if *creators == 0 {
                 marks.remove(path);
             }
         }
     }
 }
 
-/// The folder that a new key goes into, and what must still be made durable.
+/// The parent folder of a new key, and the folders that must still be synced.
 #[derive(Debug)]
-pub(super) struct Parent {
+pub(super) struct ParentFolder {
     pub(super) folder: OwnedFd,
     unsynced: Vec<OwnedFd>,
     marked: Vec<String>,
 }
 
-impl Parent {
-    /// Opens the folder that a key goes into and makes what is missing on the way. `Ok(None)`
-    /// when a folder vanished meanwhile: try again.
-    pub(super) fn make(root: impl AsFd, location: &Location<'_>, fresh: &Fresh) -> Result<Option<Self>, Error> {
+impl ParentFolder {
+    /// Opens the parent folder of a key and creates missing folders. `Ok(None)` if another thread removed
+    /// a folder in between; the caller retries.
+    pub(super) fn create(
+        root: impl AsFd,
+        location: &KeyPath<'_>,
+        unsynced_folders: &UnsyncedFolders,
+    ) -> Result<Option<Self>, Error> {
         let opened = open_folder(root, ".").map_err(|errno| failure("opening the root", errno))?;
         let mut parent = Self { folder: opened, unsynced: Vec::new(), marked: Vec::new() };
         let mut path = String::new();
         for name in &location.folders {
             path.push('/');
             path.push_str(name);
-            match parent.descend(name, &path, fresh) {
+            match parent.descend(name, &path, unsynced_folders) {
                 Ok(()) => {}
                 Err(Errno::NOENT) => return Ok(None),
-                Err(errno) => return Err(failure("making a folder", errno)),
+                Err(errno) => return Err(failure("creating a folder", errno)),
             }
         }
         Ok(Some(parent))
     }
 
-    fn descend(&mut self, name: &str, path: &str, fresh: &Fresh) -> Result<(), Errno> {
+    fn descend(&mut self, name: &str, path: &str, unsynced_folders: &UnsyncedFolders) -> Result<(), Errno> {
         let (next, durable) = match open_folder(&self.folder, name) {
-            Ok(next) => (next, !fresh.holds(path)),
+            Ok(next) => (next, !unsynced_folders.contains(path)),
             Err(Errno::NOENT) => {
-                // Marked before it exists, so that nobody can find it unmarked. After a failure
-                // the mark stays, which costs later writers an fsync and nothing else.
-                fresh.mark(path);
+                // Recorded before it exists, so that no writer finds it unrecorded. After a failure
+                // the record stays, which costs later writers an fsync and nothing else.
+                unsynced_folders.mark(path);
                 self.marked.push(path.to_owned());
                 match rustix::fs::mkdirat(&self.folder, name, Mode::from_raw_mode(0o700)) {
                     Ok(()) | Err(Errno::EXIST) => {}
@@ -127,19 +133,18 @@ impl Parent {
         Ok(())
     }
 
-    /// Whether there is more to make durable than the folder's own names.
-    pub(super) fn is_fresh(&self) -> bool {
+    /// True if folders above this one must be synced, too.
+    pub(super) fn has_unsynced(&self) -> bool {
         !self.unsynced.is_empty()
     }
 
-    /// Makes the names in the folder, the folder itself and its fresh ancestors survive a power
-    /// cut.
-    pub(super) fn sync(&self, fresh: &Fresh) -> Result<(), Error> {
+    /// Syncs the folder and its unsynced ancestors, so that the names in them survive a power cut.
+    pub(super) fn sync(&self, unsynced_folders: &UnsyncedFolders) -> Result<(), Error> {
         for folder in std::iter::once(&self.folder).chain(&self.unsynced) {
-            rustix::fs::fsync(folder).map_err(|errno| failure("making a name durable", errno))?;
+            rustix::fs::fsync(folder).map_err(|errno| failure("syncing a folder", errno))?;
         }
         for path in &self.marked {
-            fresh.unmark(path);
+            unsynced_folders.unmark(path);
         }
         Ok(())
     }
@@ -147,25 +152,25 @@ impl Parent {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fresh, Location};
+    use super::{KeyPath, UnsyncedFolders};
 
     #[test]
-    fn keys_that_leave_their_folder_are_refused() {
+    fn keys_with_special_segments_are_refused() {
         for bad in ["", "/a", "a/", "a//b", "a/../b", ".", "a\0b"] {
-            assert!(Location::parse(bad).is_err(), "{bad:?}");
+            assert!(KeyPath::parse(bad).is_err(), "{bad:?}");
         }
-        let location = Location::parse("a/b/c").expect("plain");
+        let location = KeyPath::parse("a/b/c").expect("plain");
         assert_eq!((location.folders, location.name), (vec!["a", "b"], "c"));
     }
 
     #[test]
-    fn a_folder_stays_fresh_until_its_last_maker_is_done() {
-        let fresh = Fresh::default();
-        fresh.mark("/a");
-        fresh.mark("/a");
-        fresh.unmark("/a");
-        assert!(fresh.holds("/a"));
-        fresh.unmark("/a");
-        assert!(!fresh.holds("/a"));
+    fn folder_stays_unsynced_until_its_last_creator_synced_it() {
+        let unsynced_folders = UnsyncedFolders::default();
+        unsynced_folders.mark("/a");
+        unsynced_folders.mark("/a");
+        unsynced_folders.unmark("/a");
+        assert!(unsynced_folders.contains("/a"));
+        unsynced_folders.unmark("/a");
+        assert!(!unsynced_folders.contains("/a"));
     }
 }

@@ -1,8 +1,8 @@
-//! Listing by the bytes of the whole key, with bounded memory however large a folder is.
+//! Listing in byte order of the whole key, with bounded memory for any folder size.
 //!
-//! A folder sorts as its name with a slash, so `a-b` comes before everything in `a/`. Of each
-//! folder only as many names are kept as the page can still take; if they turn out to be empty
-//! folders, the folder is read again from where it stopped.
+//! A folder sorts as its name with a slash, so `a-b` comes before every key in `a/`. Of each folder
+//! only as many names are held as the page still needs; if these are empty folders, the folder is
+//! read again from the last name.
 
 use std::collections::BinaryHeap;
 
@@ -12,70 +12,70 @@ use rustix::io::Errno;
 use s3o_model::clock::Timestamp;
 use s3o_model::physical_key::RESERVED_PREFIX;
 
-use super::Shared;
-use super::failure::{failure, leads_nowhere};
-use super::folders::{Location, open_folder, open_parent};
+use super::FsState;
+use super::failure::{failure, is_missing};
+use super::folders::{KeyPath, open_folder, open_parent};
 use super::read::{is_file, size_of};
 use crate::{Error, Listed, Page};
 
-/// Deeper than any key of ours; a stranger's tree that goes further is not walked.
+/// Longer than any key that s3o writes; a deeper tree of other files is an error.
 const PATH_BYTES_MAX: usize = 2048;
 
-pub(super) fn list(shared: &Shared, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
-    let root = shared.root.enter()?;
+pub(super) fn list(state: &FsState, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
+    let root = state.root.enter()?;
     let (base, name_prefix) = prefix.rsplit_once('/').map_or(("", prefix), |(base, name)| (base, name));
-    let location = Location { folders: base.split_terminator('/').collect(), name: name_prefix };
-    let odd = |name: &&str| matches!(*name, "" | "." | "..");
-    let opened = if location.folders.iter().any(odd) { Err(Errno::NOENT) } else { open_parent(&root, &location) };
+    let path = KeyPath { folders: base.split_terminator('/').collect(), name: name_prefix };
+    let is_special = |name: &&str| matches!(*name, "" | "." | "..");
+    let opened = if path.folders.iter().any(is_special) { Err(Errno::NOENT) } else { open_parent(&root, &path) };
     let folder = match opened {
         Ok(folder) => folder,
-        Err(errno) if leads_nowhere(errno) => return shared.root.enter().map(|_| Page::default()),
+        Err(errno) if is_missing(errno) => return state.root.enter().map(|_| Page::default()),
         Err(errno) => return Err(failure("opening a folder", errno)),
     };
     let base = if base.is_empty() { String::new() } else { format!("{base}/") };
-    let own_too = prefix.starts_with(RESERVED_PREFIX);
-    let mut walk = Walk { after, own_too, wanted: limit.saturating_add(1), found: Vec::new() };
+    let includes_own = prefix.starts_with(RESERVED_PREFIX);
+    let mut walk = FolderWalk { after, includes_own, wanted: limit.saturating_add(1), found: Vec::new() };
     walk.folder(&folder, &base, name_prefix)?;
-    // An unmounted disk looks like empty folders; only a root that is still there proves them.
-    shared.root.enter()?;
+    // An unmounted disk looks like empty folders; the root must still be the opened one.
+    state.root.enter()?;
     let truncated = walk.found.len() > limit;
     walk.found.truncate(limit);
     Ok(Page { items: walk.found, truncated })
 }
 
-struct Walk<'a> {
+struct FolderWalk<'a> {
     after: Option<&'a str>,
-    own_too: bool,
+    includes_own: bool,
     wanted: usize,
     found: Vec<Listed>,
 }
 
-/// A name in a folder; a folder's name ends in a slash, and so it sorts where its keys sort.
+/// A name in a folder; the name of a folder ends in a slash, so that it sorts like its keys.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct FolderEntry {
     sort_name: String,
 }
 
-impl Entry {
+impl FolderEntry {
     fn is_folder(&self) -> bool {
         self.sort_name.ends_with('/')
     }
 }
 
-/// Which part of a folder is still wanted.
-enum From {
+/// Which names of a folder are still to be listed.
+enum ListFrom {
     Start,
     /// Keys after this one, relative to the folder.
     After(String),
-    /// Names after this one, which was seen with all that lies in it.
+    /// Names after this one, which was listed with everything below it.
     Past(String),
     Nothing,
 }
 
-impl Walk<'_> {
+impl FolderWalk<'_> {
     fn folder(&mut self, folder: &OwnedFd, base: &str, name_prefix: &str) -> Result<(), Error> {
         if base.len() > PATH_BYTES_MAX {
-            return Err(Error::Unknown(format!("folders nest too deeply: {base}")));
+            return Err(Error::Unknown(format!("path {base} is longer than {PATH_BYTES_MAX} bytes")));
         }
         let mut from = self.start_in(base);
         loop {
@@ -88,38 +88,38 @@ impl Walk<'_> {
                 }
             }
             match entries.last() {
-                Some(last) if more => from = From::Past(last.sort_name.clone()),
+                Some(last) if more => from = ListFrom::Past(last.sort_name.clone()),
                 Some(_) | None => return Ok(()),
             }
         }
     }
 
-    fn start_in(&self, base: &str) -> From {
+    fn start_in(&self, base: &str) -> ListFrom {
         match self.after {
             Some(after) => match after.strip_prefix(base) {
-                Some(tail) => From::After(tail.to_owned()),
-                None if base > after => From::Start,
-                None => From::Nothing,
+                Some(tail) => ListFrom::After(tail.to_owned()),
+                None if base > after => ListFrom::Start,
+                None => ListFrom::Nothing,
             },
-            None => From::Start,
+            None => ListFrom::Start,
         }
     }
 
-    /// The smallest names of a folder that are still wanted, in order, and whether there are more.
+    /// The smallest `window` names of a folder that are still to be listed, in order, and whether there are more.
     fn smallest(
         &self,
         folder: &OwnedFd,
         base: &str,
         name_prefix: &str,
-        from: &From,
+        from: &ListFrom,
         window: usize,
-    ) -> Result<(Vec<Entry>, bool), Error> {
-        let mut kept: BinaryHeap<Entry> = BinaryHeap::new();
+    ) -> Result<(Vec<FolderEntry>, bool), Error> {
+        let mut kept: BinaryHeap<FolderEntry> = BinaryHeap::new();
         let mut more = false;
         for entry in Dir::read_from(folder).map_err(|errno| failure("reading a folder", errno))? {
             let entry = entry.map_err(|errno| failure("reading a folder", errno))?;
-            let Some(entry) = sorted_as(folder, &entry)? else { continue };
-            let own = base.is_empty() && entry.sort_name == RESERVED_PREFIX && !self.own_too;
+            let Some(entry) = sort_entry(folder, &entry)? else { continue };
+            let own = base.is_empty() && entry.sort_name == RESERVED_PREFIX && !self.includes_own;
             if own || !entry.sort_name.starts_with(name_prefix) || !wanted(&entry, from) {
                 continue;
             }
@@ -136,12 +136,12 @@ impl Walk<'_> {
         Ok((kept.into_sorted_vec(), more))
     }
 
-    fn visit(&mut self, folder: &OwnedFd, base: &str, entry: &Entry) -> Result<(), Error> {
+    fn visit(&mut self, folder: &OwnedFd, base: &str, entry: &FolderEntry) -> Result<(), Error> {
         let path = format!("{base}{}", entry.sort_name);
         if entry.is_folder() {
             return match open_folder(folder, entry.sort_name.trim_end_matches('/')) {
                 Ok(inner) => self.folder(&inner, &path, ""),
-                Err(errno) if leads_nowhere(errno) => Ok(()),
+                Err(errno) if is_missing(errno) => Ok(()),
                 Err(errno) => Err(failure("opening a folder", errno)),
             };
         }
@@ -156,14 +156,14 @@ impl Walk<'_> {
                 Ok(())
             }
             Ok(_) => Ok(()),
-            Err(errno) if leads_nowhere(errno) => Ok(()),
-            Err(errno) => Err(failure("looking at a file", errno)),
+            Err(errno) if is_missing(errno) => Ok(()),
+            Err(errno) => Err(failure("reading the metadata of a file", errno)),
         }
     }
 }
 
-/// Files and folders with names that can be part of a key; anything else is not ours to see.
-fn sorted_as(folder: &OwnedFd, entry: &DirEntry) -> Result<Option<Entry>, Error> {
+/// Files and folders whose names can be part of a key; `None` for anything else.
+fn sort_entry(folder: &OwnedFd, entry: &DirEntry) -> Result<Option<FolderEntry>, Error> {
     let Ok(name) = entry.file_name().to_str() else { return Ok(None) };
     if matches!(name, "." | "..") {
         return Ok(None);
@@ -171,24 +171,24 @@ fn sorted_as(folder: &OwnedFd, entry: &DirEntry) -> Result<Option<Entry>, Error>
     let kind = match entry.file_type() {
         FileType::Unknown => match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-            Err(errno) if leads_nowhere(errno) => return Ok(None),
-            Err(errno) => return Err(failure("looking at a name", errno)),
+            Err(errno) if is_missing(errno) => return Ok(None),
+            Err(errno) => return Err(failure("reading the metadata of a file", errno)),
         },
         known => known,
     };
     Ok(match kind {
-        FileType::Directory => Some(Entry { sort_name: format!("{name}/") }),
-        FileType::RegularFile => Some(Entry { sort_name: name.to_owned() }),
+        FileType::Directory => Some(FolderEntry { sort_name: format!("{name}/") }),
+        FileType::RegularFile => Some(FolderEntry { sort_name: name.to_owned() }),
         _ => None,
     })
 }
 
-fn wanted(entry: &Entry, from: &From) -> bool {
+fn wanted(entry: &FolderEntry, from: &ListFrom) -> bool {
     match from {
-        From::Start => true,
-        From::Nothing => false,
-        From::After(tail) => entry.sort_name > *tail || (entry.is_folder() && tail.starts_with(&entry.sort_name)),
-        From::Past(name) => entry.sort_name > *name,
+        ListFrom::Start => true,
+        ListFrom::Nothing => false,
+        ListFrom::After(tail) => entry.sort_name > *tail || (entry.is_folder() && tail.starts_with(&entry.sort_name)),
+        ListFrom::Past(name) => entry.sort_name > *name,
     }
 }
 

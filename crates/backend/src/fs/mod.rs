@@ -1,8 +1,8 @@
 //! A folder as a backend.
 //!
-//! Everything happens below one directory handle and never through a symbolic link. A name leads
-//! to all of its bytes or does not exist; what was acknowledged survives a power cut; and a disk
-//! that is not mounted is away, never empty.
+//! All calls work below one directory handle and never follow a symbolic link. A file has all of its
+//! bytes or does not exist. Acknowledged writes survive a power cut. A disk that is not mounted is
+//! reported as away, never as empty.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use s3o_model::names::BackendName;
 use tokio::sync::Semaphore;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
     UploadedPart, UploadsPage, Written,
 };
 
@@ -30,18 +30,18 @@ mod remove;
 mod root;
 mod write;
 
-/// The largest object of our own that is read back.
+/// Largest size of an object of s3o's own.
 const OWN_BYTES_MAX: u64 = 1024 * 1024;
 
-const NO_UPLOADS: &str = "a folder takes any body in one put";
+const NO_UPLOADS: &str = "backend uploads on a folder, which takes any body in one put";
 
-/// How a folder is opened.
+/// Options of a folder backend.
 #[derive(Clone)]
 pub struct FsOptions {
-    /// Whether a missing root is made. Only for a root that the catalog never knew: one that it
-    /// knew and that is missing is a disk that is not mounted.
+    /// True to create a missing root. Only for a root that the catalog never knew: a known root
+    /// that is missing is a disk that is not mounted.
     pub create: bool,
-    /// Names for what is tried out.
+    /// Source of names for probe files.
     pub entropy: Arc<dyn Entropy>,
 }
 
@@ -60,81 +60,81 @@ impl fmt::Debug for FsOptions {
 /// A folder as a backend.
 pub struct Fs {
     name: BackendName,
-    shared: Arc<Shared>,
+    state: Arc<FsState>,
 }
 
-/// What blocking calls take with them to their thread.
-struct Shared {
-    /// The threads that this folder may occupy.
-    threads: Threads,
-    root: root::Root,
-    fresh: folders::Fresh,
-    /// Objects of our own are replaced through one draft each, so only one at a time.
+/// State that blocking calls use on their thread.
+struct FsState {
+    /// Limits the threads that wait for this disk.
+    threads: DiskThreads,
+    root: root::RootFolder,
+    unsynced_folders: folders::UnsyncedFolders,
+    /// Each object of s3o's own has one draft file, so they are written one at a time.
     own_writes: Mutex<()>,
     entropy: Arc<dyn Entropy>,
 }
 
 impl fmt::Debug for Fs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fs").field("name", &self.name).field("root", &self.shared.root).finish_non_exhaustive()
+        f.debug_struct("Fs").field("name", &self.name).field("root", &self.state.root).finish_non_exhaustive()
     }
 }
 
 impl Fs {
-    /// A backend in the folder at `root`. A disk that is not mounted yet is no error: calls
-    /// answer `Away` until it is.
+    /// A backend in the folder at `root`. A disk that is not mounted yet is no error: calls return
+    /// `Away` until it is.
     #[must_use]
     pub fn open(name: BackendName, root: PathBuf, options: FsOptions) -> Self {
-        let shared = Shared {
-            threads: Threads::default(),
-            root: root::Root::new(root, options.create),
-            fresh: folders::Fresh::default(),
+        let state = FsState {
+            threads: DiskThreads::default(),
+            root: root::RootFolder::new(root, options.create),
+            unsynced_folders: folders::UnsyncedFolders::default(),
             own_writes: Mutex::new(()),
             entropy: options.entropy,
         };
-        Self { name, shared: Arc::new(shared) }
+        Self { name, state: Arc::new(state) }
     }
 
     async fn with<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
-        F: FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
+        F: FnOnce(&FsState) -> Result<T, Error> + Send + 'static,
     {
-        let shared = Arc::clone(&self.shared);
-        self.shared.threads.run(move || work(&shared)).await
+        let state = Arc::clone(&self.state);
+        self.state.threads.run(move || work(&state)).await
     }
 }
 
-/// How many threads one folder occupies at most. A disk that hangs keeps each of them, whether or not the request that
-/// asked has been given up; the runtime has several times as many for everything else.
+/// Largest number of threads per folder. A disk that hangs blocks each of them, even after the request was
+/// cancelled; the runtime has several times as many for everything else.
 const THREADS_MAX: usize = 128;
 
-/// The threads that wait for one disk.
+/// Runs blocking calls on a bounded number of threads.
 #[derive(Clone)]
-struct Threads(Arc<Semaphore>);
+struct DiskThreads(Arc<Semaphore>);
 
-impl Default for Threads {
+impl Default for DiskThreads {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(THREADS_MAX)))
     }
 }
 
-impl Threads {
-    /// Runs work that waits for a disk on a thread of its own.
+impl DiskThreads {
+    /// Runs a blocking call on its own thread.
     async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce() -> Result<T, Error> + Send + 'static,
     {
-        let occupied = Arc::clone(&self.0).acquire_owned().await.expect("the semaphore is never closed");
-        let working = tokio::task::spawn_blocking(move || {
+        let permit = Arc::clone(&self.0).acquire_owned().await.expect("the semaphore is never closed");
+        let call = tokio::task::spawn_blocking(move || {
             let answer = work();
-            drop(occupied);
+            drop(permit);
             answer
         });
-        match working.await {
+        match call.await {
             Ok(answer) => answer,
-            Err(lost) => Err(Error::Unknown(format!("the blocking call did not return: {lost}"))),
+            Err(lost) => Err(Error::Unknown(format!("the blocking call panicked: {lost}"))),
         }
     }
 }
@@ -154,28 +154,28 @@ impl Backend for Fs {
     }
 
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
-        write::put(Arc::clone(&self.shared), key.to_owned(), size_bytes, body).await
+        write::put(Arc::clone(&self.state), key.to_owned(), size_bytes, body).await
     }
 
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        read::get(Arc::clone(&self.shared), key.to_owned(), span).await
+        read::get(Arc::clone(&self.state), key.to_owned(), span).await
     }
 
     async fn probe(&self, key: &str) -> Probe {
         let key = key.to_owned();
-        let answer = self.with(move |shared| Ok(read::probe(shared, &key))).await;
+        let answer = self.with(move |state| Ok(read::probe(state, &key))).await;
         answer.unwrap_or_else(|error| Probe::Unknown(error.to_string()))
     }
 
-    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
-        let keys: Vec<String> = doomed.iter().map(|doomed| doomed.key.clone()).collect();
-        let answers = self.with(move |shared| Ok(remove::delete_batch(shared, &keys))).await;
-        answers.unwrap_or_else(|error| vec![DeleteAnswer::Unknown(error.to_string()); doomed.len()])
+    async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
+        let keys: Vec<String> = targets.iter().map(|target| target.key.clone()).collect();
+        let answers = self.with(move |state| Ok(remove::delete_batch(state, &keys))).await;
+        answers.unwrap_or_else(|error| vec![DeleteAnswer::Unknown(error.to_string()); targets.len()])
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
-        self.with(move |shared| list::list(shared, &prefix, after.as_deref(), limit)).await
+        self.with(move |state| list::list(state, &prefix, after.as_deref(), limit)).await
     }
 
     async fn start_upload(&self, _key: &str) -> Result<String, Error> {
@@ -204,7 +204,7 @@ impl Backend for Fs {
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {
         let own = key.to_owned();
-        match self.with(move |shared| read::read_small(shared, &own, OWN_BYTES_MAX)).await {
+        match self.with(move |state| read::read_small(state, &own, OWN_BYTES_MAX)).await {
             Ok(body) => Ok(Some(body)),
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(error),
@@ -213,15 +213,15 @@ impl Backend for Fs {
 
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
         let own = key.to_owned();
-        self.with(move |shared| write::replace(shared, &own, &body)).await
+        self.with(move |state| write::replace(state, &own, &body)).await
     }
 
-    async fn place_changed(&self) -> bool {
-        self.with(|shared| Ok(shared.root.has_changed())).await.unwrap_or(false)
+    async fn store_changed(&self) -> bool {
+        self.with(|state| Ok(state.root.has_changed())).await.unwrap_or(false)
     }
 
-    async fn reopen_place(&self) -> Result<(), Error> {
-        self.with(|shared| shared.root.reopen()).await
+    async fn reopen_store(&self) -> Result<(), Error> {
+        self.with(|state| state.root.reopen()).await
     }
 }
 

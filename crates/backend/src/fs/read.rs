@@ -1,6 +1,6 @@
-//! Reading: exact spans by position, a small one together with its opening.
+//! Reads: exact spans by position; the first chunk is read together with the open.
 //!
-//! "Not there" is said only of a name below a root that is still the verified one.
+//! `NotFound` is returned only if the root is still the opened one after the lookup.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::Shared;
-use super::failure::{failure, leads_nowhere};
-use super::folders::{Location, open_parent};
+use super::FsState;
+use super::failure::{failure, is_missing};
+use super::folders::{KeyPath, open_parent};
 use crate::{BodyError, ByteStream, Error, Present, Probe, Span, body};
 
-/// How much is read at a time.
+/// Size of one chunk.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-pub(super) async fn get(shared: Arc<Shared>, key: String, span: Option<Span>) -> Result<ByteStream, Error> {
-    let threads = shared.threads.clone();
-    let (first, rest) = threads.run(move || open_at(&shared, &key, span)).await?;
+pub(super) async fn get(state: Arc<FsState>, key: String, span: Option<Span>) -> Result<ByteStream, Error> {
+    let threads = state.threads.clone();
+    let (first, rest) = threads.run(move || open_at(&state, &key, span)).await?;
     if rest.remaining == 0 {
         return Ok(body::whole(first));
     }
@@ -38,96 +38,97 @@ pub(super) async fn get(shared: Arc<Shared>, key: String, span: Option<Span>) ->
     })))
 }
 
-/// Reads a small object of s3o's own from the folder that the path leads to now, whichever was opened before: it
-/// tells whose that folder is.
-pub(super) fn read_small(shared: &Shared, key: &str, bytes_max: u64) -> Result<Bytes, Error> {
-    let root = shared.root.at_path()?;
+/// Reads a small object of s3o's own from the folder that the configured path leads to now, which may not be the opened
+/// one: the identity object shows which folder it is.
+pub(super) fn read_small(state: &FsState, key: &str, bytes_max: u64) -> Result<Bytes, Error> {
+    let root = state.root.at_path()?;
     let (file, size_bytes) = match open_below(&root.folder, key) {
-        // Another folder may have taken the place of this one while it was read.
-        Err(Error::NotFound) if shared.root.at_path()?.place != root.place => {
-            return Err(Error::Away("the root changed while it was read".to_owned()));
+        // The path may lead to another folder since the read began.
+        Err(Error::NotFound) if state.root.at_path()?.id != root.id => {
+            return Err(Error::Away("the root path led to another folder during the read".to_owned()));
         }
         opened => opened?,
     };
     if size_bytes > bytes_max {
-        return Err(Error::Refused(format!("{size_bytes} bytes are too many for an object of our own")));
+        return Err(Error::Refused(format!(
+            "object of s3o's own has {size_bytes} bytes, at most {bytes_max} are allowed"
+        )));
     }
-    let rest = Rest { file, offset: 0, remaining: size_bytes };
-    rest.read(size_bytes)
+    FileSpan { file, offset: 0, remaining: size_bytes }.read(size_bytes)
 }
 
-pub(super) fn probe(shared: &Shared, key: &str) -> Probe {
-    match stat(shared, key) {
+pub(super) fn probe(state: &FsState, key: &str) -> Probe {
+    match stat(state, key) {
         Ok(size_bytes) => Probe::Present(Present { size_bytes, etag: None }),
         Err(Error::NotFound) => Probe::Absent,
         Err(error) => Probe::Unknown(error.to_string()),
     }
 }
 
-fn stat(shared: &Shared, key: &str) -> Result<u64, Error> {
-    let location = Location::parse(key)?;
-    let root = shared.root.enter()?;
-    let found = open_parent(&root, &location)
-        .and_then(|parent| rustix::fs::statat(&parent, location.name, AtFlags::SYMLINK_NOFOLLOW));
+fn stat(state: &FsState, key: &str) -> Result<u64, Error> {
+    let path = KeyPath::parse(key)?;
+    let root = state.root.enter()?;
+    let found =
+        open_parent(&root, &path).and_then(|parent| rustix::fs::statat(&parent, path.name, AtFlags::SYMLINK_NOFOLLOW));
     match found {
         Ok(stat) if is_file(&stat) => Ok(size_of(&stat)),
-        // A folder of that name holds other keys; the key itself is not there.
-        Ok(stat) if is_folder(&stat) => Err(not_found(shared)),
+        // A folder of that name holds other keys; the key itself does not exist.
+        Ok(stat) if is_folder(&stat) => Err(not_found(state)),
         Ok(_) => Err(Error::Unknown("neither a file nor a folder".to_owned())),
-        Err(errno) if leads_nowhere(errno) => Err(not_found(shared)),
-        Err(errno) => Err(failure("looking for a file", errno)),
+        Err(errno) if is_missing(errno) => Err(not_found(state)),
+        Err(errno) => Err(failure("reading the metadata of a file", errno)),
     }
 }
 
-/// The root is entered again: the name may have led nowhere because the disk went away.
-fn not_found(shared: &Shared) -> Error {
-    match shared.root.enter() {
+/// Checks the root again: the name may be missing because the disk was unmounted.
+fn not_found(state: &FsState) -> Error {
+    match state.root.enter() {
         Ok(_) => Error::NotFound,
         Err(away) => away,
     }
 }
 
-fn open_file(shared: &Shared, key: &str) -> Result<(OwnedFd, u64), Error> {
-    let root = shared.root.enter()?;
+fn open_file(state: &FsState, key: &str) -> Result<(OwnedFd, u64), Error> {
+    let root = state.root.enter()?;
     match open_below(&root, key) {
-        Err(Error::NotFound) => Err(not_found(shared)),
+        Err(Error::NotFound) => Err(not_found(state)),
         opened => opened,
     }
 }
 
 fn open_below(root: &OwnedFd, key: &str) -> Result<(OwnedFd, u64), Error> {
-    let location = Location::parse(key)?;
-    // Without NONBLOCK, opening a pipe that somebody left here would wait forever.
+    let path = KeyPath::parse(key)?;
+    // Without NONBLOCK, opening a named pipe would block forever.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = open_parent(root, &location)
-        .and_then(|parent| rustix::fs::openat(&parent, location.name, flags, Mode::empty()))
+    let opened = open_parent(root, &path)
+        .and_then(|parent| rustix::fs::openat(&parent, path.name, flags, Mode::empty()))
         .and_then(|file| rustix::fs::fstat(&file).map(|stat| (file, stat)));
     match opened {
         Ok((file, stat)) if is_file(&stat) => Ok((file, size_of(&stat))),
         Ok((_, stat)) if is_folder(&stat) => Err(Error::NotFound),
         Ok(_) => Err(Error::Unknown("neither a file nor a folder".to_owned())),
-        Err(errno) if leads_nowhere(errno) => Err(Error::NotFound),
+        Err(errno) if is_missing(errno) => Err(Error::NotFound),
         Err(errno) => Err(failure("opening a file", errno)),
     }
 }
 
-fn open_at(shared: &Shared, key: &str, span: Option<Span>) -> Result<(Bytes, Rest), Error> {
-    let (file, size_bytes) = open_file(shared, key)?;
+fn open_at(state: &FsState, key: &str, span: Option<Span>) -> Result<(Bytes, FileSpan), Error> {
+    let (file, size_bytes) = open_file(state, key)?;
     let Span { offset, length } = span.unwrap_or(Span { offset: 0, length: size_bytes });
     if offset.checked_add(length).is_none_or(|end| end > size_bytes) {
-        return Err(Error::Refused("the span reaches beyond the bytes".to_owned()));
+        return Err(Error::Refused("the span reaches beyond the end of the object".to_owned()));
     }
-    Rest { file, offset, remaining: length }.next()
+    FileSpan { file, offset, remaining: length }.next()
 }
 
-/// What of a span is still to be read.
-struct Rest {
+/// The unread part of a span of an open file.
+struct FileSpan {
     file: OwnedFd,
     offset: u64,
     remaining: u64,
 }
 
-impl Rest {
+impl FileSpan {
     fn next(mut self) -> Result<(Bytes, Self), Error> {
         let length = self.remaining.min(CHUNK_BYTES);
         let chunk = self.read(length)?;
@@ -137,17 +138,18 @@ impl Rest {
     }
 
     fn read(&self, length: u64) -> Result<Bytes, Error> {
-        let capacity = usize::try_from(length).map_err(|_| Error::Refused("too many bytes at once".to_owned()))?;
+        let capacity =
+            usize::try_from(length).map_err(|_| Error::Refused("the chunk does not fit into memory".to_owned()))?;
         let mut bytes = Vec::with_capacity(capacity);
         while bytes.len() < capacity {
             let position = self.offset + bytes.len() as u64;
             match rustix::io::pread(&self.file, spare_capacity(&mut bytes), position) {
-                Ok(0) => return Err(Error::Unknown("the file shrank while it was read".to_owned())),
+                Ok(0) => return Err(Error::Unknown("the file was truncated during the read".to_owned())),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(failure("reading", errno)),
             }
         }
-        // The allocator may have given more than was asked for.
+        // The buffer may be larger than requested.
         bytes.truncate(capacity);
         Ok(Bytes::from(bytes))
     }

@@ -1,9 +1,9 @@
-//! The folder that everything lies in, held by a handle.
+//! The root folder of the backend, held open by a handle.
 //!
-//! Every batch of work first enters the root, which proves that the configured path still leads
-//! to the folder that was opened: a disk that was unmounted leaves an empty folder at the same
-//! path, and that must read as "away", never as "nothing there". Another folder at the path is
-//! opened only on request, once nothing is written there before its identity was compared.
+//! Every call first enters the root, which checks that the configured path still leads to the opened
+//! folder: an unmounted disk leaves an empty folder at the same path, which must be reported as
+//! "away", never as "absent". Another folder at the path is opened only on request, by a caller that
+//! compares its identity before it writes.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,37 +19,36 @@ use super::failure::{failure, io_failure};
 use crate::Error;
 
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct RootFolder {
     path: PathBuf,
     create: bool,
-    held: Mutex<Option<Held>>,
+    opened: Mutex<Option<OpenRoot>>,
 }
 
-/// An open folder.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct OpenRoot {
     pub(super) folder: Arc<OwnedFd>,
-    pub(super) place: Place,
+    pub(super) id: FolderId,
 }
 
-/// The device and the inode: which folder this is, whatever it is called.
+/// Identifies a folder independently of its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FolderId {
     device: u64,
     inode: u64,
 }
 
-impl Root {
+impl RootFolder {
     pub(super) fn new(path: PathBuf, create: bool) -> Self {
-        Self { path, create, held: Mutex::new(None) }
+        Self { path, create, opened: Mutex::new(None) }
     }
 
-    /// The handle of the root, proven to be what the path leads to at this moment.
+    /// The handle of the root, after a check that the path leads to it.
     pub(super) fn enter(&self) -> Result<Arc<OwnedFd>, Error> {
-        let mut held = self.held.lock();
-        let entered = match held.as_ref() {
+        let mut held = self.opened.lock();
+        let fresh = match held.as_ref() {
             None => open(&self.path, self.create)?,
-            Some(held) if place_of(&self.path)? == held.place => return Ok(Arc::clone(&held.folder)),
+            Some(opened) if folder_id(&self.path)? == opened.id => return Ok(Arc::clone(&opened.folder)),
             Some(_) => {
                 return Err(Error::Away(format!(
                     "root {} is no longer the folder that was opened",
@@ -57,14 +56,14 @@ impl Root {
                 )));
             }
         };
-        Ok(Arc::clone(&held.insert(entered).folder))
+        Ok(Arc::clone(&held.insert(fresh).folder))
     }
 
-    /// The folder that the path leads to now, whether it is the one that was opened or not.
-    pub(super) fn at_path(&self) -> Result<Held, Error> {
-        let held = self.held.lock().clone();
-        match held {
-            Some(held) if place_of(&self.path)? == held.place => Ok(held),
+    /// The folder that the path leads to now, which may not be the opened one.
+    pub(super) fn at_path(&self) -> Result<OpenRoot, Error> {
+        let opened = self.opened.lock().clone();
+        match opened {
+            Some(opened) if folder_id(&self.path)? == opened.id => Ok(opened),
             Some(_) => open(&self.path, false),
             None => {
                 self.enter()?;
@@ -73,58 +72,58 @@ impl Root {
         }
     }
 
-    /// Whether the path leads to another folder than the one that was opened.
+    /// True if the path leads to another folder than the opened one.
     pub(super) fn has_changed(&self) -> bool {
-        let held = self.held.lock().as_ref().map(|held| held.place);
-        held.is_some_and(|held| place_of(&self.path).is_ok_and(|place| place != held))
+        let opened = self.opened.lock().as_ref().map(|opened| opened.id);
+        opened.is_some_and(|opened| folder_id(&self.path).is_ok_and(|current| current != opened))
     }
 
-    /// Opens the folder that the path leads to now, whatever was there before.
+    /// Opens the folder that the path leads to now, if it is not the opened one.
     pub(super) fn reopen(&self) -> Result<(), Error> {
-        if self.held.lock().is_none() || self.has_changed() {
+        if self.opened.lock().is_none() || self.has_changed() {
             let opened = open(&self.path, self.create)?;
-            *self.held.lock() = Some(opened);
+            *self.opened.lock() = Some(opened);
         }
         self.enter().map(drop)
     }
 }
 
-fn place_of(path: &Path) -> Result<Place, Error> {
+fn folder_id(path: &Path) -> Result<FolderId, Error> {
     let stat = rustix::fs::stat(path).map_err(|errno| away(path, errno))?;
-    Ok(Place { device: stat.st_dev, inode: stat.st_ino })
+    Ok(FolderId { device: stat.st_dev, inode: stat.st_ino })
 }
 
-/// Whatever is wrong with the root itself may be put right by mounting it.
+/// Every error of the root itself may end when the disk is mounted.
 fn away(path: &Path, errno: Errno) -> Error {
     Error::Away(format!("root {}: {errno}", path.display()))
 }
 
-fn open(path: &Path, create: bool) -> Result<Held, Error> {
+fn open(path: &Path, create: bool) -> Result<OpenRoot, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(Errno::NOENT) if create => {
-            make(path)?;
+            create_root(path)?;
             rustix::fs::open(path, flags, Mode::empty())
         }
         other => other,
     };
     let folder = folder.map_err(|errno| away(path, errno))?;
     let stat = rustix::fs::fstat(&folder).map_err(|errno| away(path, errno))?;
-    Ok(Held { folder: Arc::new(folder), place: Place { device: stat.st_dev, inode: stat.st_ino } })
+    Ok(OpenRoot { folder: Arc::new(folder), id: FolderId { device: stat.st_dev, inode: stat.st_ino } })
 }
 
-/// Makes the root and its missing ancestors for their owner alone, each durable in its parent.
-fn make(path: &Path) -> Result<(), Error> {
+/// Creates the root and its missing ancestors with mode 0700, each durable in its parent.
+fn create_root(path: &Path) -> Result<(), Error> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.exists() {
-        make(parent)?;
+        create_root(parent)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(io_failure("making the root", &error));
+            return Err(io_failure("creating the root", &error));
         }
         Ok(()) | Err(_) => {}
     }
     let parent = rustix::fs::open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    parent.and_then(rustix::fs::fsync).map_err(|errno| failure("making the root durable", errno))
+    parent.and_then(rustix::fs::fsync).map_err(|errno| failure("syncing the parent of the root", errno))
 }

@@ -1,4 +1,4 @@
-//! Facts that only a folder has: roots that come and go, drafts, empty folders, odd files.
+//! Tests of what only a folder backend has: mounts, drafts, empty folders, symbolic links.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use futures_util::stream;
 
 use super::{Fs, FsOptions};
 use crate::identity::IDENTITY_KEY;
-use crate::{Backend, BodyError, DeleteAnswer, Doomed, Error, Probe, body};
+use crate::{Backend, BodyError, DeleteAnswer, DeleteKey, Error, Probe, body};
 
 fn open(root: &Path) -> Fs {
     Fs::open("disk".parse().expect("valid"), root.to_owned(), FsOptions::default())
 }
 
-fn doomed(key: &str) -> Vec<Doomed> {
-    vec![Doomed { key: key.to_owned(), version_id: None }]
+fn delete_target(key: &str) -> Vec<DeleteKey> {
+    vec![DeleteKey { key: key.to_owned(), version_id: None }]
 }
 
 async fn put(fs: &Fs, key: &str) -> Result<crate::Written, Error> {
@@ -22,21 +22,21 @@ async fn put(fs: &Fs, key: &str) -> Result<crate::Written, Error> {
 }
 
 #[tokio::test]
-async fn a_missing_root_is_away_and_comes_back() {
+async fn missing_root_is_away_until_it_is_mounted() {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().join("disk");
     let fs = open(&root);
     assert!(matches!(put(&fs, "b/k").await, Err(Error::Away(_))));
     assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
     assert!(matches!(fs.list("", None, 10).await, Err(Error::Away(_))));
-    assert!(matches!(fs.delete_batch(&doomed("b/k")).await[0], DeleteAnswer::Away(_)));
+    assert!(matches!(fs.delete_batch(&delete_target("b/k")).await[0], DeleteAnswer::Away(_)));
     assert!(!root.exists());
     std::fs::create_dir(&root).expect("mounting");
-    put(&fs, "b/k").await.expect("it is back");
+    put(&fs, "b/k").await.expect("mounted");
 }
 
 #[tokio::test]
-async fn an_exchanged_disk_is_read_for_its_identity_and_used_only_once_it_was_reopened() {
+async fn exchanged_disk_is_read_for_its_identity_and_used_only_after_reopen() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, right, wrong) = (folder.path().join("disk"), folder.path().join("right"), folder.path().join("wrong"));
     for (root, text) in [(&right, "ours"), (&wrong, "theirs")] {
@@ -48,18 +48,18 @@ async fn an_exchanged_disk_is_read_for_its_identity_and_used_only_once_it_was_re
     assert_eq!(fs.read_own(IDENTITY_KEY).await.expect("readable"), Some(Bytes::from("theirs")));
     std::fs::remove_file(&path).expect("unmounted");
     std::os::unix::fs::symlink(&right, &path).expect("mounted");
-    assert!(fs.place_changed().await);
+    assert!(fs.store_changed().await);
     assert_eq!(fs.read_own(IDENTITY_KEY).await.expect("readable"), Some(Bytes::from("ours")));
     assert!(matches!(put(&fs, "b/k").await, Err(Error::Away(_))));
     assert!(matches!(fs.write_own(IDENTITY_KEY, Bytes::from("raised")).await, Err(Error::Away(_))));
-    fs.reopen_place().await.expect("reopened");
-    assert!(!fs.place_changed().await);
-    put(&fs, "b/k").await.expect("it is ours");
+    fs.reopen_store().await.expect("reopened");
+    assert!(!fs.store_changed().await);
+    put(&fs, "b/k").await.expect("the right disk");
     assert!(right.join("b/k").exists() && !wrong.join("b").exists());
 }
 
 #[tokio::test]
-async fn a_root_is_made_only_on_request() {
+async fn root_is_created_only_on_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = FsOptions { create: true, ..FsOptions::default() };
     let fs = Fs::open("disk".parse().expect("valid"), folder.path().join("deep/disk"), options);
@@ -72,33 +72,33 @@ async fn a_root_is_made_only_on_request() {
 #[tokio::test]
 async fn another_folder_at_the_same_path_is_away() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (root, aside) = (folder.path().join("disk"), folder.path().join("aside"));
+    let (root, unmounted) = (folder.path().join("disk"), folder.path().join("unmounted"));
     std::fs::create_dir(&root).expect("a root");
     let fs = open(&root);
     put(&fs, "b/k").await.expect("written");
     fs.write_own(IDENTITY_KEY, Bytes::from("m1")).await.expect("written");
-    std::fs::rename(&root, &aside).expect("unmounting");
-    assert!(!fs.place_changed().await, "nothing is there");
+    std::fs::rename(&root, &unmounted).expect("unmounting");
+    assert!(!fs.store_changed().await, "nothing exists at the path");
     std::fs::create_dir(&root).expect("a bare mount point");
     assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
     assert!(matches!(fs.get("b/k", None).await, Err(Error::Away(_))));
     assert!(matches!(fs.write_own(IDENTITY_KEY, Bytes::from("m2")).await, Err(Error::Away(_))));
     assert_eq!(fs.read_own(IDENTITY_KEY).await.expect("readable"), None);
-    // A clone carries the same identity, and is another folder all the same.
+    // A clone has the same identity object, but it is another folder.
     std::fs::create_dir(root.join(".s3o")).expect("a folder");
     std::fs::write(root.join(IDENTITY_KEY), "m1").expect("a clone");
     assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
     std::fs::remove_dir_all(&root).expect("unmounting");
-    std::fs::rename(&aside, &root).expect("mounting");
+    std::fs::rename(&unmounted, &root).expect("mounting");
     assert!(matches!(fs.probe("b/k").await, Probe::Present(_)));
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_leaves_no_draft() {
+async fn interrupted_body_leaves_no_draft() {
     let folder = tempfile::tempdir().expect("a folder");
     let fs = open(folder.path());
     let chunks = (0..40).map(|_| Ok(Bytes::from(vec![1; 64 * 1024])));
-    let broken = chunks.chain([Err(BodyError::Broken("hung up".to_owned()))]);
+    let broken = chunks.chain([Err(BodyError::Broken("disconnected".to_owned()))]);
     let answer = fs.put("b/k", 100 * 64 * 1024, Box::pin(stream::iter(broken))).await;
     assert!(matches!(answer, Err(Error::Body(BodyError::Broken(_)))));
     assert!(fs.list(".s3o/tmp/", None, 10).await.expect("listed").items.is_empty());
@@ -106,22 +106,22 @@ async fn a_body_that_breaks_leaves_no_draft() {
 }
 
 #[tokio::test]
-async fn deleting_removes_the_draft_and_the_emptied_folders() {
+async fn delete_removes_the_draft_and_empty_folders() {
     let folder = tempfile::tempdir().expect("a folder");
     let fs = open(folder.path());
     let key = "b/x/y/k~00000000000000000000000000000001";
     put(&fs, key).await.expect("written");
     std::fs::write(folder.path().join(".s3o/tmp/00000000000000000000000000000001"), "left").expect("a draft");
-    assert_eq!(fs.delete_batch(&doomed(key)).await, [DeleteAnswer::Deleted]);
+    assert_eq!(fs.delete_batch(&delete_target(key)).await, [DeleteAnswer::Deleted]);
     assert!(!folder.path().join("b").exists());
     assert!(fs.list(".s3o/tmp/", None, 10).await.expect("listed").items.is_empty());
     std::fs::write(folder.path().join(".s3o/tmp/00000000000000000000000000000001"), "left").expect("a draft");
-    assert_eq!(fs.delete_batch(&doomed(key)).await, [DeleteAnswer::Deleted]);
-    assert_eq!(fs.delete_batch(&doomed(key)).await, [DeleteAnswer::Absent]);
+    assert_eq!(fs.delete_batch(&delete_target(key)).await, [DeleteAnswer::Deleted]);
+    assert_eq!(fs.delete_batch(&delete_target(key)).await, [DeleteAnswer::Absent]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writers_and_the_removal_of_empty_folders_do_not_disturb_each_other() {
+async fn concurrent_writes_and_removals_of_empty_folders_succeed() {
     let folder = tempfile::tempdir().expect("a folder");
     let fs = std::sync::Arc::new(open(folder.path()));
     let mut tasks = tokio::task::JoinSet::new();
@@ -131,7 +131,7 @@ async fn writers_and_the_removal_of_empty_folders_do_not_disturb_each_other() {
             for round in 0..50 {
                 let key = format!("b/same/folder/{writer}-{round}");
                 put(&fs, &key).await.expect("written");
-                assert_eq!(fs.delete_batch(&doomed(&key)).await, [DeleteAnswer::Deleted]);
+                assert_eq!(fs.delete_batch(&delete_target(&key)).await, [DeleteAnswer::Deleted]);
             }
         });
     }
@@ -142,7 +142,7 @@ async fn writers_and_the_removal_of_empty_folders_do_not_disturb_each_other() {
 }
 
 #[tokio::test]
-async fn symbolic_links_are_never_followed() {
+async fn symbolic_links_are_not_followed() {
     let folder = tempfile::tempdir().expect("a folder");
     let outside = tempfile::tempdir().expect("a folder");
     std::fs::write(outside.path().join("k"), "secret").expect("a file");
@@ -151,7 +151,7 @@ async fn symbolic_links_are_never_followed() {
     assert!(put(&fs, "b/new").await.is_err());
     assert!(fs.get("b/k", None).await.is_err());
     assert!(fs.list("", None, 10).await.expect("listed").items.is_empty());
-    assert_ne!(fs.delete_batch(&doomed("b/k")).await, [DeleteAnswer::Deleted]);
+    assert_ne!(fs.delete_batch(&delete_target("b/k")).await, [DeleteAnswer::Deleted]);
     assert!(outside.path().join("k").exists() && !outside.path().join("new").exists());
 }
 
@@ -171,7 +171,7 @@ async fn empty_folders_do_not_end_a_listing() {
 }
 
 #[tokio::test]
-async fn a_key_that_exists_is_never_replaced() {
+async fn existing_key_is_not_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let fs = open(folder.path());
     put(&fs, "b/k").await.expect("the first write");
@@ -182,7 +182,7 @@ async fn a_key_that_exists_is_never_replaced() {
 }
 
 #[tokio::test]
-async fn a_batch_of_many_names_is_answered_key_by_key() {
+async fn large_batch_is_answered_for_each_key() {
     let folder = tempfile::tempdir().expect("a folder");
     let fs = open(folder.path());
     let large = (0..300).map(|number| format!("b/large/{number}"));
@@ -190,12 +190,12 @@ async fn a_batch_of_many_names_is_answered_key_by_key() {
     for key in keys.iter().step_by(3) {
         put(&fs, key).await.expect("written");
     }
-    let batch: Vec<_> = keys.iter().flat_map(|key| doomed(key)).collect();
+    let batch: Vec<_> = keys.iter().flat_map(|key| delete_target(key)).collect();
     let answers = fs.delete_batch(&batch).await;
     assert_eq!(answers.len(), keys.len());
     for (position, answer) in answers.iter().enumerate() {
         let expected = if position % 3 == 0 { DeleteAnswer::Deleted } else { DeleteAnswer::Absent };
         assert_eq!(*answer, expected, "{}", keys[position]);
     }
-    assert!(!folder.path().join("b").exists(), "emptied folders are gone");
+    assert!(!folder.path().join("b").exists(), "empty folders are removed");
 }

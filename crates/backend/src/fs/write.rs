@@ -1,7 +1,7 @@
-//! Writing: a draft under `.s3o/tmp`, made durable, then given its name without replacing anything.
+//! Writes: a draft file under `.s3o/tmp` is synced, then renamed without replacing an existing file.
 //!
-//! A draft that is not published is removed when it is dropped, whatever went wrong, so a name
-//! either leads to all of its bytes or to nothing.
+//! Dropping a draft that was not published removes it, so that a key either has all of its bytes or
+//! does not exist.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,23 +15,23 @@ use rustix::io::Errno;
 use s3o_model::physical_key::identifier;
 use sha2::{Digest, Sha256};
 
-use super::Shared;
+use super::FsState;
 use super::failure::{failure, io_failure};
-use super::folders::{Location, Parent, VANISHED_MAX};
-use crate::hex::hex;
+use super::folders::{KeyPath, ParentFolder, RETRIES_MAX};
 use crate::{ByteStream, DRAFTS, Error, Written, body};
+use s3o_model::etag::hex;
 
-/// Bodies up to this size are collected and written by one blocking call. For larger ones the disk is visited before their
-/// first byte is taken: if it is not there, another backend can still have them.
+/// Bodies up to this size are collected and written by one blocking call. For larger ones the draft is opened before
+/// the first byte is read: if the disk is missing, the body can still go to another backend.
 const COLLECTED_BYTES_MAX: u64 = 128 * 1024;
 
-/// Bodies up to this size are gathered whole behind that visit.
-const GATHERED_BYTES_MAX: u64 = 1024 * 1024;
+/// Bodies up to this size are written by one blocking call after the draft was opened.
+const SINGLE_WRITE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How much of a larger body is gathered before the disk is visited again.
+/// Number of bytes of a larger body in one blocking write.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// The name of a key's draft, the same for whoever looks for it later.
+/// The name of a key's draft. It depends only on the key, so that the key's cleanup finds it.
 pub(super) fn draft_name(key: &str) -> String {
     match identifier(key) {
         Some(id) => id.as_simple().to_string(),
@@ -39,36 +39,36 @@ pub(super) fn draft_name(key: &str) -> String {
     }
 }
 
-pub(super) async fn put(shared: Arc<Shared>, key: String, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
+pub(super) async fn put(state: Arc<FsState>, key: String, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
     if size_bytes <= COLLECTED_BYTES_MAX {
         let bytes = body::collect(body, size_bytes).await?;
-        let threads = shared.threads.clone();
+        let threads = state.threads.clone();
         let stored = threads.run(move || {
-            let mut draft = Draft::start(&shared, &draft_name(&key), Exists::Refused)?;
+            let mut draft = DraftFile::start(&state, &draft_name(&key), IfExists::Refuse)?;
             draft.append(&bytes)?;
-            draft.publish(&shared, &key, Exists::Refused)
+            draft.publish(&state, &key, IfExists::Refuse)
         });
         stored.await?;
     } else {
-        let batch_bytes_max = if size_bytes <= GATHERED_BYTES_MAX { usize::MAX } else { BATCH_BYTES };
-        stream(shared, key, body::exactly(body, size_bytes), batch_bytes_max).await?;
+        let batch_bytes_max = if size_bytes <= SINGLE_WRITE_BYTES_MAX { usize::MAX } else { BATCH_BYTES };
+        stream(state, key, body::exactly(body, size_bytes), batch_bytes_max).await?;
     }
     Ok(Written { size_bytes, etag: None, version_id: None })
 }
 
 /// Writes or replaces a small object of s3o's own.
-pub(super) fn replace(shared: &Shared, key: &str, bytes: &[u8]) -> Result<(), Error> {
-    let _alone = shared.own_writes.lock();
-    let mut draft = Draft::start(shared, &format!("own-{}", draft_name(key)), Exists::Replaced)?;
+pub(super) fn replace(state: &FsState, key: &str, bytes: &[u8]) -> Result<(), Error> {
+    let _exclusive = state.own_writes.lock();
+    let mut draft = DraftFile::start(state, &format!("own-{}", draft_name(key)), IfExists::Replace)?;
     draft.append(bytes)?;
-    draft.publish(shared, key, Exists::Replaced)
+    draft.publish(state, key, IfExists::Replace)
 }
 
-/// Streams a body into a draft. The disk is visited for each batch of chunks and never waits for the
-/// sender: a thread that waited would be one less for other reads and writes.
-async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream, batch_bytes_max: usize) -> Result<(), Error> {
-    let (place, name, threads) = (Arc::clone(&shared), draft_name(&key), shared.threads.clone());
-    let mut draft = threads.run(move || Draft::start(&place, &name, Exists::Refused)).await?;
+/// Streams a body into a draft. Each batch of chunks is written by its own blocking call, so that no
+/// thread waits for the sender.
+async fn stream(state: Arc<FsState>, key: String, mut body: ByteStream, batch_bytes_max: usize) -> Result<(), Error> {
+    let (opening, name, threads) = (Arc::clone(&state), draft_name(&key), state.threads.clone());
+    let mut draft = threads.run(move || DraftFile::start(&opening, &name, IfExists::Refuse)).await?;
     let (mut batch, mut batch_bytes) = (Vec::new(), 0);
     while let Some(chunk) = body.next().await {
         let chunk = chunk?;
@@ -80,17 +80,17 @@ async fn stream(shared: Arc<Shared>, key: String, mut body: ByteStream, batch_by
             batch_bytes = 0;
         }
     }
-    threads.run(move || draft.append_all(&batch)?.publish(&shared, &key, Exists::Refused)).await
+    threads.run(move || draft.append_all(&batch)?.publish(&state, &key, IfExists::Refuse)).await
 }
 
-/// What to do with a name that is taken.
+/// What to do if the file exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Exists {
-    Refused,
-    Replaced,
+enum IfExists {
+    Refuse,
+    Replace,
 }
 
-struct Draft {
+struct DraftFile {
     root: Arc<OwnedFd>,
     folder: OwnedFd,
     name: String,
@@ -98,19 +98,19 @@ struct Draft {
     published: bool,
 }
 
-impl Draft {
-    fn start(shared: &Shared, name: &str, exists: Exists) -> Result<Self, Error> {
-        let root = shared.root.enter()?;
+impl DraftFile {
+    fn start(state: &FsState, name: &str, exists: IfExists) -> Result<Self, Error> {
+        let root = state.root.enter()?;
         let path = format!("{DRAFTS}{name}");
-        let location = Location::parse(&path)?;
-        let parent = make_parent(shared, &root, &location)?;
-        if parent.is_fresh() {
-            parent.sync(&shared.fresh)?;
+        let location = KeyPath::parse(&path)?;
+        let parent = create_parent(state, &root, &location)?;
+        if parent.has_unsynced() {
+            parent.sync(&state.unsynced_folders)?;
         }
-        let fate = if exists == Exists::Refused { OFlags::EXCL } else { OFlags::TRUNC };
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | fate;
+        let if_exists = if exists == IfExists::Refuse { OFlags::EXCL } else { OFlags::TRUNC };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | if_exists;
         let file = rustix::fs::openat(&parent.folder, name, flags, Mode::from_raw_mode(0o600))
-            .map_err(|errno| failure("starting a draft", errno))?;
+            .map_err(|errno| failure("creating a draft", errno))?;
         Ok(Self { root, folder: parent.folder, name: name.to_owned(), file: File::from(file), published: false })
     }
 
@@ -123,33 +123,33 @@ impl Draft {
         Ok(self)
     }
 
-    /// Makes the bytes durable, then the name, then answers.
-    fn publish(mut self, shared: &Shared, key: &str, exists: Exists) -> Result<(), Error> {
-        self.file.sync_all().map_err(|error| io_failure("making bytes durable", &error))?;
-        let location = Location::parse(key)?;
-        for _ in 0..VANISHED_MAX {
-            let parent = make_parent(shared, &self.root, &location)?;
-            match self.give_name(&parent.folder, location.name, exists) {
+    /// Syncs the bytes, renames the draft, then syncs the folder.
+    fn publish(mut self, state: &FsState, key: &str, exists: IfExists) -> Result<(), Error> {
+        self.file.sync_all().map_err(|error| io_failure("syncing a draft", &error))?;
+        let location = KeyPath::parse(key)?;
+        for _ in 0..RETRIES_MAX {
+            let parent = create_parent(state, &self.root, &location)?;
+            match self.rename_to(&parent.folder, location.name, exists) {
                 Ok(()) => {
                     self.published = true;
-                    return parent.sync(&shared.fresh);
+                    return parent.sync(&state.unsynced_folders);
                 }
-                // The folder was removed as empty between opening and naming; or the draft was,
-                // by the cleanup of a write that was given up.
-                Err(Errno::NOENT) => self.still_there()?,
-                Err(Errno::EXIST) => return Err(Error::Refused(format!("{key} was written before"))),
-                Err(errno) => return Err(failure("naming the bytes", errno)),
+                // The folder was removed as empty before the rename, or the cleanup of an abandoned
+                // write removed the draft.
+                Err(Errno::NOENT) => self.check_exists()?,
+                Err(Errno::EXIST) => return Err(Error::Refused(format!("{key} exists already"))),
+                Err(errno) => return Err(failure("renaming a draft", errno)),
             }
         }
-        Err(Error::Away("the folder keeps vanishing".to_owned()))
+        Err(Error::Away("the folder was removed in every attempt to write to it".to_owned()))
     }
 
-    fn give_name(&self, folder: &OwnedFd, name: &str, exists: Exists) -> Result<(), Errno> {
-        if exists == Exists::Replaced {
+    fn rename_to(&self, folder: &OwnedFd, name: &str, exists: IfExists) -> Result<(), Errno> {
+        if exists == IfExists::Replace {
             return rustix::fs::renameat(&self.folder, self.name.as_str(), folder, name);
         }
         match rustix::fs::renameat_with(&self.folder, self.name.as_str(), folder, name, RenameFlags::NOREPLACE) {
-            // File systems that cannot rename without replacing can usually link.
+            // Most file systems without RENAME_NOREPLACE support hard links.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 rustix::fs::linkat(&self.folder, self.name.as_str(), folder, name, AtFlags::empty())?;
                 self.remove();
@@ -159,7 +159,7 @@ impl Draft {
         }
     }
 
-    fn still_there(&self) -> Result<(), Error> {
+    fn check_exists(&self) -> Result<(), Error> {
         match rustix::fs::statat(&self.folder, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(()),
             Err(errno) => Err(Error::Unknown(format!("the draft was removed: {errno}"))),
@@ -169,13 +169,13 @@ impl Draft {
     fn remove(&self) {
         match rustix::fs::unlinkat(&self.folder, self.name.as_str(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
-            // It is named by its key's identifier, so the key's cleanup removes it too.
-            Err(errno) => tracing::warn!(draft = self.name, error = %errno, "a draft could not be removed"),
+            // The draft has the name of its key's identifier, so the key's cleanup removes it, too.
+            Err(errno) => tracing::warn!(draft = self.name, error = %errno, "draft not removed"),
         }
     }
 }
 
-impl Drop for Draft {
+impl Drop for DraftFile {
     fn drop(&mut self) {
         if !self.published {
             self.remove();
@@ -183,11 +183,11 @@ impl Drop for Draft {
     }
 }
 
-fn make_parent(shared: &Shared, root: &OwnedFd, location: &Location<'_>) -> Result<Parent, Error> {
-    for _ in 0..VANISHED_MAX {
-        if let Some(parent) = Parent::make(root, location, &shared.fresh)? {
+fn create_parent(state: &FsState, root: &OwnedFd, location: &KeyPath<'_>) -> Result<ParentFolder, Error> {
+    for _ in 0..RETRIES_MAX {
+        if let Some(parent) = ParentFolder::create(root, location, &state.unsynced_folders)? {
             return Ok(parent);
         }
     }
-    Err(Error::Away("the folder keeps vanishing".to_owned()))
+    Err(Error::Away("the folder was removed in every attempt to write to it".to_owned()))
 }

@@ -1,98 +1,41 @@
-//! Faults on purpose: every call has a number, and any of them can be made to fail.
+//! Fault injection: every call has a number, and a test can make any of them fail.
 //!
-//! Calls are numbered from one in the order in which they begin, so a test can count the calls of
-//! a healthy run and then fail each of them in turn. Without a plan it changes nothing.
+//! Calls are numbered from 1 in the order in which they start. A test counts the calls of a run without faults and then
+//! fails each of them in turn. Without a plan this layer changes nothing.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use s3o_model::clock::Clock;
-use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
     UnfinishedUpload, UploadedPart, UploadsPage, Written, body,
 };
 
-mod injury;
+mod effects;
 mod late;
+mod plan;
 #[cfg(test)]
 mod tests;
 
-use injury::{cut, cut_in, injected, lost, no_space, stalled, told, undone, without_effect};
+use effects::{
+    answer_with_fault, call_lost, cut, cut_request, delete_answer, no_space, response_lost, stall, without_effect,
+};
 use late::{LateCall, LateWrite};
+use plan::PlannedFaults;
+pub use plan::{Fault, FaultPlan, LoggedCall};
 
-/// What goes wrong with a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// The call fails and has no effect.
-    Before,
-    /// The call takes effect and its answer is lost.
-    After,
-    /// The call is answered late.
-    Delay(Duration),
-    /// The store has every byte of a write and stores and answers this much later; other calls are answered late.
-    Stall(Duration),
-    /// The call has no effect, and that only shows when somebody loses patience.
-    Hang(Duration),
-    /// The store understands and refuses; the call has no effect.
-    Refused,
-    /// The call has no effect, and the answer does not tell.
-    Unknown,
-    /// The answer is lost and a write takes effect this much later; other calls have none.
-    Late(Duration),
-    /// The stream of bytes, in or out, breaks after this many.
-    Cut(u64),
-    /// Only every other key of a batch is tried; the rest is answered `Away`.
-    PartialBatch,
-    /// A 404 that does not come from the store: a probe knows nothing, a read is away.
-    Wrong404,
-    /// A page holds at most one key and says that more may follow.
-    ShortPage,
-    /// A PUT reads this many bytes of its body and then reports that there is no space left.
-    NoSpace(u64),
-}
-
-/// Decides, call by call, what goes wrong; asked where no plan names the call.
-pub trait Weather: Send + Sync {
-    /// What goes wrong with this call, if anything.
-    fn strike(&self, operation: &'static str, key: &str) -> Option<Fault>;
-}
-
-/// One call that was made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
-    /// Its number, from one.
-    pub number: u64,
-    /// The name of the trait method.
-    pub operation: &'static str,
-    /// The key, prefix or first key of the batch.
-    pub key: String,
-    /// What went wrong with it, if anything.
-    pub fault: Option<Fault>,
-}
-
-/// A backend that fails by plan.
+/// Makes calls to a backend fail, as planned by a test.
 pub struct Flaky {
     inner: SharedBackend,
-    plan: Mutex<Plan>,
+    plan: Mutex<PlannedFaults>,
     clock: Option<Arc<dyn Clock>>,
     late: Mutex<Vec<LateWrite>>,
-}
-
-#[derive(Default)]
-struct Plan {
-    faults: BTreeMap<u64, Fault>,
-    away: bool,
-    refusing: bool,
-    weather: Option<Arc<dyn Weather>>,
-    made: Vec<Call>,
 }
 
 impl fmt::Debug for Flaky {
@@ -102,90 +45,13 @@ impl fmt::Debug for Flaky {
 }
 
 impl Flaky {
-    /// Wraps a backend; nothing fails yet.
-    #[must_use]
-    pub fn new(inner: SharedBackend) -> Self {
-        Self { inner, plan: Mutex::default(), clock: None, late: Mutex::default() }
-    }
-
-    /// Late writes land by this clock; without one they wait for [`Self::land_all`].
-    #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// Lets the weather decide from now on, or nobody.
-    pub fn set_weather(&self, weather: Option<Arc<dyn Weather>>) {
-        self.lock().weather = weather;
-    }
-
-    /// How many calls were made so far.
-    #[must_use]
-    pub fn calls(&self) -> u64 {
-        self.lock().made.len() as u64
-    }
-
-    /// Every call that was made so far.
-    #[must_use]
-    pub fn log(&self) -> Vec<Call> {
-        self.lock().made.clone()
-    }
-
-    /// Makes the call with this number fail.
-    pub fn fail_call(&self, number: u64, fault: Fault) {
-        self.lock().faults.insert(number, fault);
-    }
-
-    /// Makes about this share of the next calls fail, each in a way that the source of
-    /// randomness picks; one seed gives one plan.
-    pub fn fail_some(&self, calls: u64, share: f64, entropy: &dyn Entropy) {
-        const KINDS: [Fault; 6] =
-            [Fault::Before, Fault::After, Fault::Cut(1), Fault::PartialBatch, Fault::Wrong404, Fault::ShortPage];
-        let next = self.calls() + 1;
-        for number in next..next + calls {
-            if entropy.next_unit() < share {
-                let kind = usize::try_from(entropy.next_u64() % KINDS.len() as u64).unwrap_or(0);
-                self.fail_call(number, KINDS[kind]);
-            }
-        }
-    }
-
-    /// Makes every call fail without effect until [`Self::come_back`].
-    pub fn go_away(&self) {
-        self.lock().away = true;
-    }
-
-    /// Ends what [`Self::go_away`] began.
-    pub fn come_back(&self) {
-        self.lock().away = false;
-    }
-
-    /// Makes the store refuse to delete anything, or no longer.
-    pub fn refuse_deletes(&self, refusing: bool) {
-        self.lock().refusing = refusing;
-    }
-
-    fn refuses_deletes(&self) -> bool {
-        self.lock().refusing
-    }
-
-    /// Forgets all faults that are still to come; calls keep their numbers.
-    pub fn clear(&self) {
-        let mut plan = self.lock();
-        plan.faults.clear();
-        plan.weather = None;
-        plan.away = false;
-        plan.refusing = false;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Plan> {
+    fn lock(&self) -> MutexGuard<'_, PlannedFaults> {
         self.plan.lock()
     }
 
-    /// Numbers a call and tells what must go wrong with it; a delay is sat out right here.
+    /// Logs a call and returns its fault, after the delay that the fault prescribes.
     async fn begin(&self, operation: &'static str, key: &str) -> Option<Fault> {
-        self.land_due().await;
+        self.store_due_writes().await;
         let fault = self.lock().next(operation, key);
         match fault {
             Some(Fault::Delay(delay) | Fault::Hang(delay)) => tokio::time::sleep(delay).await,
@@ -195,7 +61,7 @@ impl Flaky {
         fault
     }
 
-    /// A call that fails before it began, after it ended, or not at all.
+    /// Runs a call that fails before it starts, after it ended, or not at all.
     async fn plain<T>(
         &self,
         operation: &'static str,
@@ -207,19 +73,7 @@ impl Flaky {
             return Err(error);
         }
         let answer = call.await;
-        // What the store answered is exactly what is lost.
-        if fault == Some(Fault::After) { Err(lost()) } else { answer }
-    }
-}
-
-impl Plan {
-    /// Notes a call and tells what must go wrong with it.
-    fn next(&mut self, operation: &'static str, key: &str) -> Option<Fault> {
-        let number = self.made.len() as u64 + 1;
-        let planned = if self.away { Some(Fault::Before) } else { self.faults.remove(&number) };
-        let fault = planned.or_else(|| self.weather.as_ref()?.strike(operation, key));
-        self.made.push(Call { number, operation, key: key.to_owned(), fault });
-        fault
+        if fault == Some(Fault::After) { Err(response_lost()) } else { answer }
     }
 }
 
@@ -250,13 +104,13 @@ impl Backend for Flaky {
         if let Some(error) = fault.and_then(without_effect) {
             return Err(error);
         }
-        let body = stalled(fault, cut_in(fault, body), size_bytes).await?;
-        told(fault, self.inner.put(key, size_bytes, body).await)
+        let body = stall(fault, cut_request(fault, body), size_bytes).await?;
+        answer_with_fault(fault, self.inner.put(key, size_bytes, body).await)
     }
 
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
         match self.begin("get", key).await {
-            Some(Fault::Wrong404) => Err(injected()),
+            Some(Fault::Wrong404) => Err(call_lost()),
             Some(Fault::After) => Err(Error::Away("injected: the answer was lost".to_owned())),
             Some(Fault::Cut(after_bytes)) => Ok(cut(self.inner.get(key, span).await?, after_bytes)),
             fault => match fault.and_then(without_effect) {
@@ -268,7 +122,7 @@ impl Backend for Flaky {
 
     async fn probe(&self, key: &str) -> Probe {
         match self.begin("probe", key).await {
-            Some(Fault::After | Fault::Wrong404) => Probe::Unknown("injected: nobody knows".to_owned()),
+            Some(Fault::After | Fault::Wrong404) => Probe::Unknown("injected: unknown".to_owned()),
             fault => match fault.and_then(without_effect) {
                 Some(error) => Probe::Unknown(error.to_string()),
                 None => self.inner.probe(key).await,
@@ -276,30 +130,30 @@ impl Backend for Flaky {
         }
     }
 
-    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
-        let key = doomed.first().map(|doomed| doomed.key.as_str()).unwrap_or_default();
+    async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
+        let key = targets.first().map(|targets| targets.key.as_str()).unwrap_or_default();
         match self.begin("delete_batch", key).await {
-            _ if self.refuses_deletes() => vec![DeleteAnswer::Refused("injected: denied".to_owned()); doomed.len()],
+            _ if self.refuses_deletes() => vec![DeleteAnswer::Refused("injected: denied".to_owned()); targets.len()],
             Some(Fault::After) => {
-                self.inner.delete_batch(doomed).await;
-                vec![DeleteAnswer::Unknown(lost().to_string()); doomed.len()]
+                self.inner.delete_batch(targets).await;
+                vec![DeleteAnswer::Unknown(response_lost().to_string()); targets.len()]
             }
             Some(Fault::PartialBatch) => {
-                let tried: Vec<Doomed> = doomed.iter().step_by(2).cloned().collect();
-                let away = DeleteAnswer::Away("injected: this key was left out".to_owned());
+                let tried: Vec<DeleteKey> = targets.iter().step_by(2).cloned().collect();
+                let away = DeleteAnswer::Away("injected: key not processed".to_owned());
                 let answers = self.inner.delete_batch(&tried).await;
-                answers.into_iter().flat_map(|answer| [answer, away.clone()]).take(doomed.len()).collect()
+                answers.into_iter().flat_map(|answer| [answer, away.clone()]).take(targets.len()).collect()
             }
             fault => match fault.and_then(without_effect) {
-                Some(error) => vec![undone(&error); doomed.len()],
-                None => self.inner.delete_batch(doomed).await,
+                Some(error) => vec![delete_answer(&error); targets.len()],
+                None => self.inner.delete_batch(targets).await,
             },
         }
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         match self.begin("list", prefix).await {
-            Some(Fault::After | Fault::Wrong404) => Err(injected()),
+            Some(Fault::After | Fault::Wrong404) => Err(call_lost()),
             Some(Fault::ShortPage) => {
                 let mut page = self.inner.list(prefix, after, 1).await?;
                 page.truncated |= !page.items.is_empty();
@@ -321,8 +175,8 @@ impl Backend for Flaky {
         if let Some(error) = fault.and_then(without_effect) {
             return Err(error);
         }
-        let body = stalled(fault, cut_in(fault, body), size_bytes).await?;
-        told(fault, self.inner.put_part(part, size_bytes, body).await)
+        let body = stall(fault, cut_request(fault, body), size_bytes).await?;
+        answer_with_fault(fault, self.inner.put_part(part, size_bytes, body).await)
     }
 
     async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
@@ -334,17 +188,17 @@ impl Backend for Flaky {
         if let Some(error) = fault.and_then(without_effect) {
             return Err(error);
         }
-        told(fault, self.inner.finish_upload(key, upload, parts).await)
+        answer_with_fault(fault, self.inner.finish_upload(key, upload, parts).await)
     }
 
     async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
         match self.begin("abort_upload", key).await {
             Some(Fault::After) => {
                 self.inner.abort_upload(key, upload).await;
-                DeleteAnswer::Unknown(lost().to_string())
+                DeleteAnswer::Unknown(response_lost().to_string())
             }
             fault => match fault.and_then(without_effect) {
-                Some(error) => undone(&error),
+                Some(error) => delete_answer(&error),
                 None => self.inner.abort_upload(key, upload).await,
             },
         }
@@ -366,11 +220,11 @@ impl Backend for Flaky {
         self.plain("write_own", key, self.inner.write_own(key, body)).await
     }
 
-    async fn place_changed(&self) -> bool {
-        self.inner.place_changed().await
+    async fn store_changed(&self) -> bool {
+        self.inner.store_changed().await
     }
 
-    async fn reopen_place(&self) -> Result<(), Error> {
-        self.inner.reopen_place().await
+    async fn reopen_store(&self) -> Result<(), Error> {
+        self.inner.reopen_store().await
     }
 }

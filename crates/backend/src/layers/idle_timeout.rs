@@ -1,8 +1,8 @@
-//! Gives up on a backend that stands still, never on one that is merely slow.
+//! Cancels calls to a backend that makes no progress, never those to a slow one.
 //!
-//! The clock runs from the last sign of life: a chunk of a body taken, a chunk of an answer
-//! given. While a backend waits for a body's producer, the clock stands: how long a sender may
-//! pause is for whoever receives from it to say.
+//! The timeout starts at the last progress: the backend took a chunk of a request body or returned a chunk of a
+//! response body. It does not run while the backend waits for the producer of a body: the server limits how long a
+//! client may pause.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -18,11 +18,11 @@ use s3o_model::names::BackendName;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::{
-    Backend, BodyError, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    Backend, BodyError, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
     UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 
-/// A backend that is given up on when it stands still.
+/// Limits the time without progress of every call.
 #[derive(Debug)]
 pub struct IdleTimeout {
     inner: SharedBackend,
@@ -30,42 +30,42 @@ pub struct IdleTimeout {
 }
 
 impl IdleTimeout {
-    /// Wraps a backend.
+    /// Wraps `inner`; `idle` is the longest time without progress.
     #[must_use]
     pub fn new(inner: SharedBackend, idle: Duration) -> Self {
         Self { inner, idle }
     }
 
-    fn why(&self) -> String {
-        format!("nothing moved for {} ms", self.idle.as_millis())
+    fn reason(&self) -> String {
+        format!("no progress for {} ms", self.idle.as_millis())
     }
 
     fn away(&self) -> Error {
-        Error::Away(self.why())
+        Error::Away(self.reason())
     }
 
     async fn answer<T>(&self, call: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
         timeout(self.idle, call).await.unwrap_or_else(|_| Err(self.away()))
     }
 
-    /// Waits for the answer to a body as long as anything moves.
-    async fn moving<T>(
+    /// Waits for the answer to a request body as long as there is progress.
+    async fn while_progressing<T>(
         &self,
         progress: &Progress,
         call: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
         let mut call = pin!(call);
         loop {
-            let deadline = progress.lock().moved_at + self.idle;
+            let deadline = progress.lock().last_progress + self.idle;
             tokio::select! {
                 biased;
                 answer = &mut call => return answer,
                 () = sleep_until(deadline) => {
-                    let movement = *progress.lock();
-                    if movement.producer_waits {
-                        // How long a sender may pause is for whoever receives from it to say.
-                        progress.lock().moved_at = Instant::now();
-                    } else if movement.moved_at + self.idle <= Instant::now() {
+                    let state = *progress.lock();
+                    if state.is_waiting_for_producer {
+                        // The server limits the pauses of a client.
+                        progress.lock().last_progress = Instant::now();
+                    } else if state.last_progress + self.idle <= Instant::now() {
                         return Err(self.away());
                     }
                 }
@@ -75,55 +75,55 @@ impl IdleTimeout {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Movement {
-    moved_at: Instant,
-    /// Whether the backend has asked the producer for more and was given nothing.
-    producer_waits: bool,
+struct ProgressState {
+    last_progress: Instant,
+    /// True if the backend has polled the producer and got no chunk.
+    is_waiting_for_producer: bool,
 }
 
 #[derive(Debug, Clone)]
-struct Progress(Arc<Mutex<Movement>>);
+struct Progress(Arc<Mutex<ProgressState>>);
 
 impl Progress {
     fn new() -> Self {
-        Self(Arc::new(Mutex::new(Movement { moved_at: Instant::now(), producer_waits: false })))
+        Self(Arc::new(Mutex::new(ProgressState { last_progress: Instant::now(), is_waiting_for_producer: false })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Movement> {
+    fn lock(&self) -> MutexGuard<'_, ProgressState> {
         self.0.lock()
     }
 
     fn watch(&self, body: ByteStream) -> ByteStream {
-        Box::pin(Watched { body, progress: self.clone() })
+        Box::pin(ProgressStream { body, progress: self.clone() })
     }
 }
 
-struct Watched {
+struct ProgressStream {
     body: ByteStream,
     progress: Progress,
 }
 
-impl Stream for Watched {
+impl Stream for ProgressStream {
     type Item = Result<Bytes, BodyError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let polled = self.body.poll_next_unpin(context);
-        let mut movement = self.progress.lock();
-        // Asking for the next chunk is a sign of life as well: the last one was taken.
-        if polled.is_ready() || !movement.producer_waits {
-            movement.moved_at = Instant::now();
+        let mut state = self.progress.lock();
+        // A poll for the next chunk is progress, too: the backend has taken the last one.
+        if polled.is_ready() || !state.is_waiting_for_producer {
+            state.last_progress = Instant::now();
         }
-        movement.producer_waits = polled.is_pending();
+        state.is_waiting_for_producer = polled.is_pending();
         polled
     }
 }
 
-/// The clock runs only while somebody waits for a chunk, so a slow reader costs nothing.
-fn watch_answer(body: ByteStream, idle: Duration) -> ByteStream {
+/// The timeout runs only while the reader waits for a chunk, so a slow reader does not cause it.
+fn watch_response(body: ByteStream, idle: Duration) -> ByteStream {
     Box::pin(stream::unfold(Some(body), move |body| async move {
         let mut body = body?;
         let Ok(item) = timeout(idle, body.next()).await else {
-            let why = format!("no byte came for {} ms", idle.as_millis());
+            let why = format!("no byte arrived for {} ms", idle.as_millis());
             return Some((Err(BodyError::Broken(why)), None));
         };
         item.map(|item| (item, Some(body)))
@@ -147,21 +147,21 @@ impl Backend for IdleTimeout {
 
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
         let progress = Progress::new();
-        self.moving(&progress, self.inner.put(key, size_bytes, progress.watch(body))).await
+        self.while_progressing(&progress, self.inner.put(key, size_bytes, progress.watch(body))).await
     }
 
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
         let body = self.answer(self.inner.get(key, span)).await?;
-        Ok(watch_answer(body, self.idle))
+        Ok(watch_response(body, self.idle))
     }
 
     async fn probe(&self, key: &str) -> Probe {
-        timeout(self.idle, self.inner.probe(key)).await.unwrap_or_else(|_| Probe::Unknown(self.why()))
+        timeout(self.idle, self.inner.probe(key)).await.unwrap_or_else(|_| Probe::Unknown(self.reason()))
     }
 
-    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
-        let answers = timeout(self.idle, self.inner.delete_batch(doomed)).await;
-        answers.unwrap_or_else(|_| vec![DeleteAnswer::Away(self.why()); doomed.len()])
+    async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
+        let answers = timeout(self.idle, self.inner.delete_batch(targets)).await;
+        answers.unwrap_or_else(|_| vec![DeleteAnswer::Away(self.reason()); targets.len()])
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
@@ -174,7 +174,7 @@ impl Backend for IdleTimeout {
 
     async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
         let progress = Progress::new();
-        self.moving(&progress, self.inner.put_part(part, size_bytes, progress.watch(body))).await
+        self.while_progressing(&progress, self.inner.put_part(part, size_bytes, progress.watch(body))).await
     }
 
     async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
@@ -183,7 +183,7 @@ impl Backend for IdleTimeout {
 
     async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
         let answer = timeout(self.idle, self.inner.abort_upload(key, upload)).await;
-        answer.unwrap_or_else(|_| DeleteAnswer::Away(self.why()))
+        answer.unwrap_or_else(|_| DeleteAnswer::Away(self.reason()))
     }
 
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
@@ -202,13 +202,13 @@ impl Backend for IdleTimeout {
         self.answer(self.inner.write_own(key, body)).await
     }
 
-    async fn place_changed(&self) -> bool {
-        // What cannot be read now has not been seen to change.
-        tokio::time::timeout(self.idle, self.inner.place_changed()).await.unwrap_or(false)
+    async fn store_changed(&self) -> bool {
+        // Without an answer, no change was observed.
+        tokio::time::timeout(self.idle, self.inner.store_changed()).await.unwrap_or(false)
     }
 
-    async fn reopen_place(&self) -> Result<(), Error> {
-        self.answer(self.inner.reopen_place()).await
+    async fn reopen_store(&self) -> Result<(), Error> {
+        self.answer(self.inner.reopen_store()).await
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
         (flaky.clone(), IdleTimeout::new(flaky, IDLE))
     }
 
-    /// A body of ten bytes, one every so often.
+    /// A body of ten bytes with a pause before each.
     fn dripping(pause: Duration) -> ByteStream {
         Box::pin(stream::unfold(0, move |sent| async move {
             tokio::time::sleep(pause).await;
@@ -239,22 +239,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_body_may_take_longer_than_the_timeout() {
+    async fn slow_body_may_take_longer_than_the_timeout() {
         let (_, backend) = backend();
         backend.put("k", 10, dripping(IDLE / 2)).await.expect("slow is fine");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_producer_that_stands_still_is_not_the_backends_fault() {
+    async fn pause_of_the_producer_causes_no_timeout() {
         let (_, backend) = backend();
-        backend
-            .put("k", 10, dripping(IDLE * 2))
-            .await
-            .expect("how long a sender may pause is not for this layer to say");
+        backend.put("k", 10, dripping(IDLE * 2)).await.expect("pauses of the producer do not count");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_backend_that_stands_still_is_away() {
+    async fn backend_without_progress_is_away() {
         let (flaky, backend) = backend();
         flaky.fail_call(1, Fault::Delay(IDLE * 2));
         flaky.fail_call(2, Fault::Delay(IDLE * 2));

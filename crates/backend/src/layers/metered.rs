@@ -1,4 +1,4 @@
-//! Counts what a backend does: calls, their outcomes and durations, bytes in and out.
+//! Measures a backend: calls with their outcomes and durations, bytes in and out.
 
 use std::fmt;
 use std::future::Future;
@@ -12,23 +12,23 @@ use s3o_model::names::BackendName;
 use tokio::time::Instant;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
     UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 
-/// Where the numbers go.
+/// Receives the measurements.
 pub trait Meter: Send + Sync {
-    /// One call has been answered.
+    /// Records one call that returned.
     fn observe(&self, backend: &BackendName, operation: &'static str, outcome: &'static str, duration: Duration);
 
-    /// Bytes went into a backend.
+    /// Counts bytes sent to a backend.
     fn bytes_in(&self, backend: &BackendName, bytes: u64);
 
-    /// Bytes came out of a backend.
+    /// Counts bytes received from a backend.
     fn bytes_out(&self, backend: &BackendName, bytes: u64);
 }
 
-/// A backend whose work is counted.
+/// Reports every call of a backend to a [`Meter`].
 pub struct Metered {
     inner: SharedBackend,
     meter: Arc<dyn Meter>,
@@ -41,13 +41,13 @@ impl fmt::Debug for Metered {
 }
 
 impl Metered {
-    /// Wraps a backend.
+    /// Wraps `inner`.
     #[must_use]
     pub fn new(inner: SharedBackend, meter: Arc<dyn Meter>) -> Self {
         Self { inner, meter }
     }
 
-    /// A call that is dropped before its answer is nobody's failure and is not counted.
+    /// A call that is dropped before it returns is not counted.
     async fn timed<T>(
         &self,
         operation: &'static str,
@@ -79,14 +79,14 @@ impl Metered {
     }
 }
 
-/// The word for an outcome, as metrics carry it.
+/// Label value of an outcome in metrics.
 #[must_use]
 pub fn outcome_of<T>(answer: &Result<T, Error>) -> &'static str {
     match answer {
         Ok(_) => "ok",
         Err(Error::NotFound) => "not_found",
         Err(Error::Body(_)) => "body",
-        Err(Error::NoRoom(_)) => "no_room",
+        Err(Error::NoSpace(_)) => "no_space",
         Err(Error::Away(_)) => "away",
         Err(Error::Refused(_)) => "refused",
         Err(Error::Unknown(_)) => "unknown",
@@ -111,8 +111,8 @@ fn outcome_of_delete(answer: &DeleteAnswer) -> &'static str {
     }
 }
 
-/// A batch is as good as its first key that did not go.
-#[expect(clippy::ptr_arg, reason = "it is called with what the trait method gives")]
+/// The outcome of a batch is that of the first key that was not deleted.
+#[expect(clippy::ptr_arg, reason = "the type of the trait method's result")]
 fn outcome_of_batch(answers: &Vec<DeleteAnswer>) -> &'static str {
     answers.iter().map(outcome_of_delete).find(|outcome| *outcome != "ok").unwrap_or("ok")
 }
@@ -145,8 +145,8 @@ impl Backend for Metered {
         self.timed("probe", outcome_of_probe, self.inner.probe(key)).await
     }
 
-    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
-        self.timed("delete_batch", outcome_of_batch, self.inner.delete_batch(doomed)).await
+    async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
+        self.timed("delete_batch", outcome_of_batch, self.inner.delete_batch(targets)).await
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
@@ -185,19 +185,19 @@ impl Backend for Metered {
         self.timed("write_own", outcome_of, self.inner.write_own(key, body)).await
     }
 
-    async fn place_changed(&self) -> bool {
-        self.inner.place_changed().await
+    async fn store_changed(&self) -> bool {
+        self.inner.store_changed().await
     }
 
-    async fn reopen_place(&self) -> Result<(), Error> {
-        self.inner.reopen_place().await
+    async fn reopen_store(&self) -> Result<(), Error> {
+        self.inner.reopen_store().await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Meter, Metered};
-    use crate::{Backend, Doomed, Memory, body};
+    use crate::{Backend, DeleteKey, Memory, body};
     use bytes::Bytes;
     use futures_util::StreamExt;
     use s3o_model::names::BackendName;
@@ -237,7 +237,7 @@ mod tests {
         let mut body = metered.get("k", None).await.expect("get");
         while body.next().await.is_some() {}
         assert!(metered.get("missing", None).await.is_err());
-        metered.delete_batch(&[Doomed { key: "k".to_owned(), version_id: None }]).await;
+        metered.delete_batch(&[DeleteKey { key: "k".to_owned(), version_id: None }]).await;
         let lines = noted.0.lock().clone();
         assert_eq!(lines, ["in 3", "m put ok", "m get ok", "out 3", "m get not_found", "m delete_batch ok"]);
     }

@@ -1,17 +1,20 @@
-//! Layers: backends that wrap a backend and add one habit each.
+//! Layers: backends that wrap a backend and add one behaviour each.
 //!
-//! A layer forwards every method by hand. Nothing about a contract changes on the way through:
-//! what was proven stays proven, and no layer ever repeats a write.
+//! A layer forwards every method explicitly and does not change its contract. No layer repeats a write.
 
+pub mod breaker;
+#[cfg(any(test, feature = "testing"))]
 pub mod flaky;
 pub mod idle_timeout;
 pub mod metered;
 pub mod retry;
 
-pub use flaky::{Fault, Flaky, Weather};
+pub use breaker::Breaker;
+#[cfg(any(test, feature = "testing"))]
+pub use flaky::{Fault, FaultPlan, Flaky};
 pub use idle_timeout::IdleTimeout;
 pub use metered::{Meter, Metered};
 pub use retry::{Retry, RetryOptions};
 
 #[cfg(test)]
-mod stamped;
+mod conformance_tests;

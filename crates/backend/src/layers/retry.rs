@@ -1,7 +1,7 @@
-//! Tries again what is safe to try again, after a wait that is jittered in full.
+//! Retries idempotent calls, with exponential backoff and full jitter.
 //!
-//! Writes are never repeated: an attempt whose answer was lost may have taken effect, and a
-//! physical key is written at most once. Whoever wants another attempt takes another key.
+//! Writes are never repeated: an attempt whose answer was lost may have taken effect, and a physical key is written at
+//! most once. The caller repeats a write under another key.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use s3o_model::names::BackendName;
 use tokio::time::Instant;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
     UnfinishedUpload, UploadedPart, UploadsPage, Written,
 };
 
-/// How often and how patiently to try again.
+/// Limits of retries.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryOptions {
-    /// How often a call is made at most.
+    /// Maximum number of attempts, the first one included.
     pub attempts_max: u32,
-    /// The longest wait before the second attempt; it doubles with each further one.
+    /// Longest delay before the second attempt; it doubles with each further one.
     pub delay_first: Duration,
-    /// The longest wait of all.
+    /// Upper bound of all delays.
     pub delay_max: Duration,
-    /// After how long in all no further attempt is made.
-    pub patience: Duration,
+    /// Time since the first attempt after which no further one is made.
+    pub total_max: Duration,
 }
 
 impl Default for RetryOptions {
@@ -37,12 +37,12 @@ impl Default for RetryOptions {
             attempts_max: 3,
             delay_first: Duration::from_millis(100),
             delay_max: Duration::from_secs(2),
-            patience: Duration::from_secs(10),
+            total_max: Duration::from_secs(10),
         }
     }
 }
 
-/// A backend that is asked again when it was away.
+/// Repeats calls to a backend that is unavailable.
 pub struct Retry {
     inner: SharedBackend,
     options: RetryOptions,
@@ -56,14 +56,14 @@ impl std::fmt::Debug for Retry {
 }
 
 impl Retry {
-    /// Wraps a backend.
+    /// Wraps `inner`.
     #[must_use]
     pub fn new(inner: SharedBackend, options: RetryOptions, entropy: Arc<dyn Entropy>) -> Self {
         Self { inner, options, entropy }
     }
 
-    /// Makes a call until it gives something else than "try again later".
-    async fn until<T, C, F>(&self, call: C, again: fn(&T) -> bool) -> T
+    /// Repeats a call while `is_retryable`, within the limits.
+    async fn with_retries<T, C, F>(&self, call: C, is_retryable: fn(&T) -> bool) -> T
     where
         C: Fn() -> F + Send + Sync,
         F: Future<Output = T> + Send,
@@ -73,9 +73,9 @@ impl Retry {
         let started = Instant::now();
         loop {
             let answer = call().await;
-            // A backend that took long to fail would take as long again, and somebody waits.
-            let too_late = started.elapsed() >= self.options.patience;
-            if attempt >= self.options.attempts_max || too_late || !again(&answer) {
+            // A call that took long to fail would probably take as long again while a client waits.
+            let too_late = started.elapsed() >= self.options.total_max;
+            if attempt >= self.options.attempts_max || too_late || !is_retryable(&answer) {
                 return answer;
             }
             self.wait(attempt).await;
@@ -114,15 +114,15 @@ impl Backend for Retry {
     }
 
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        self.until(|| self.inner.get(key, span), was_away).await
+        self.with_retries(|| self.inner.get(key, span), was_away).await
     }
 
     async fn probe(&self, key: &str) -> Probe {
-        self.until(|| self.inner.probe(key), |probe| matches!(probe, Probe::Unknown(_))).await
+        self.with_retries(|| self.inner.probe(key), |probe| matches!(probe, Probe::Unknown(_))).await
     }
 
-    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
-        let mut answers = self.inner.delete_batch(doomed).await;
+    async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
+        let mut answers = self.inner.delete_batch(targets).await;
         for attempt in 1..self.options.attempts_max {
             let away: Vec<usize> =
                 (0..answers.len()).filter(|&position| matches!(answers[position], DeleteAnswer::Away(_))).collect();
@@ -130,9 +130,9 @@ impl Backend for Retry {
                 break;
             }
             self.wait(attempt).await;
-            let again: Vec<Doomed> = away.iter().map(|&position| doomed[position].clone()).collect();
+            let again: Vec<DeleteKey> = away.iter().map(|&position| targets[position].clone()).collect();
             for (position, answer) in away.into_iter().zip(self.inner.delete_batch(&again).await) {
-                // A first attempt whose answer was lost may be why nothing is there any more.
+                // `Absent` may mean that an earlier attempt with a lost answer deleted the key.
                 answers[position] = answer;
             }
         }
@@ -140,7 +140,7 @@ impl Backend for Retry {
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
-        self.until(|| self.inner.list(prefix, after, limit), was_away).await
+        self.with_retries(|| self.inner.list(prefix, after, limit), was_away).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {
@@ -156,31 +156,32 @@ impl Backend for Retry {
     }
 
     async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
-        self.until(|| self.inner.abort_upload(key, upload), |answer| matches!(answer, DeleteAnswer::Away(_))).await
+        self.with_retries(|| self.inner.abort_upload(key, upload), |answer| matches!(answer, DeleteAnswer::Away(_)))
+            .await
     }
 
     async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
-        self.until(|| self.inner.uploads_of(key), was_away).await
+        self.with_retries(|| self.inner.uploads_of(key), was_away).await
     }
 
     async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
-        self.until(|| self.inner.list_uploads(from), was_away).await
+        self.with_retries(|| self.inner.list_uploads(from), was_away).await
     }
 
     async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {
-        self.until(|| self.inner.read_own(key), was_away).await
+        self.with_retries(|| self.inner.read_own(key), was_away).await
     }
 
     async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
         self.inner.write_own(key, body).await
     }
 
-    async fn place_changed(&self) -> bool {
-        self.inner.place_changed().await
+    async fn store_changed(&self) -> bool {
+        self.inner.store_changed().await
     }
 
-    async fn reopen_place(&self) -> Result<(), Error> {
-        self.inner.reopen_place().await
+    async fn reopen_store(&self) -> Result<(), Error> {
+        self.inner.reopen_store().await
     }
 }
 
@@ -188,7 +189,7 @@ impl Backend for Retry {
 mod tests {
     use super::{Retry, RetryOptions};
     use crate::layers::{Fault, Flaky};
-    use crate::{Backend, DeleteAnswer, Doomed, Error, Memory, Probe, body};
+    use crate::{Backend, DeleteAnswer, DeleteKey, Error, Memory, Probe, body};
     use bytes::Bytes;
     use s3o_model::entropy::SeededEntropy;
     use std::sync::Arc;
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reads_are_tried_again_and_then_given_up() {
+    async fn reads_are_retried_up_to_the_limit() {
         let (flaky, backend) = backend();
         flaky.fail_call(1, Fault::Before);
         flaky.fail_call(2, Fault::Before);
@@ -221,14 +222,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_the_keys_that_were_away_are_deleted_again() {
+    async fn only_keys_answered_away_are_deleted_again() {
         let (flaky, backend) = backend();
         for key in ["a", "b", "c"] {
             backend.put(key, 1, body::whole(Bytes::from("x"))).await.expect("put");
         }
         flaky.fail_call(4, Fault::PartialBatch);
-        let doomed = ["a", "b", "c"].map(|key| Doomed { key: key.to_owned(), version_id: None });
-        assert_eq!(backend.delete_batch(&doomed).await, vec![DeleteAnswer::Deleted; 3]);
+        let targets = ["a", "b", "c"].map(|key| DeleteKey { key: key.to_owned(), version_id: None });
+        assert_eq!(backend.delete_batch(&targets).await, vec![DeleteAnswer::Deleted; 3]);
         assert_eq!(flaky.calls(), 5);
     }
 }

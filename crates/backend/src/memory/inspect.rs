@@ -1,4 +1,4 @@
-//! What tests see of a backend in memory, and how they tamper with it behind s3o's back.
+//! Inspection and manipulation of the memory backend by tests.
 
 use bytes::Bytes;
 use s3o_model::physical_key::RESERVED_PREFIX;
@@ -6,19 +6,19 @@ use s3o_model::physical_key::RESERVED_PREFIX;
 use super::Memory;
 
 impl Memory {
-    /// Every key that is there, s3o's own included.
+    /// All keys, including objects of s3o's own.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         self.lock().objects.keys().cloned().collect()
     }
 
-    /// The bytes under a key, if any.
+    /// The bytes of a key; `None` if it does not exist.
     #[must_use]
     pub fn bytes(&self, key: &str) -> Option<Bytes> {
         self.lock().objects.get(key).map(|stored| stored.bytes.clone())
     }
 
-    /// The bytes of all keys and of all unfinished uploads, s3o's own left out.
+    /// Bytes of all keys and unfinished uploads, without objects of s3o's own.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         let state = self.lock();
@@ -29,31 +29,31 @@ impl Memory {
         (stored + unfinished) as u64
     }
 
-    /// How many uploads are neither finished nor aborted.
+    /// Number of unfinished uploads.
     #[must_use]
     pub fn uploads(&self) -> usize {
         self.lock().uploads.len()
     }
 
-    /// How often an operation was called, by the name of its trait method.
+    /// Number of calls of a trait method, by its name.
     #[must_use]
     pub fn calls(&self, operation: &str) -> u64 {
         self.lock().calls.get(operation).copied().unwrap_or(0)
     }
 
-    /// The keys that someone tried to write a second time; empty in a healthy run.
+    /// Keys with more than one attempt to write them; empty in a correct run.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.lock().violations.clone()
     }
 
-    /// Places bytes behind s3o's back, as a stranger would.
+    /// Stores or replaces bytes without a write by s3o, like a foreign program.
     pub fn plant(&self, key: &str, bytes: Bytes) {
         let stored = self.stored(bytes, None);
         self.lock().objects.insert(key.to_owned(), stored);
     }
 
-    /// Loses or replaces bytes behind s3o's back, as a failing disk would; `None` loses them.
+    /// Replaces bytes, or removes them with `None`, like a failing disk.
     pub fn corrupt(&self, key: &str, bytes: Option<Bytes>) {
         match bytes {
             Some(bytes) => self.plant(key, bytes),

@@ -1,9 +1,9 @@
-//! Facts that only the backend in memory has.
+//! Tests of what only the memory backend has.
 
 use bytes::Bytes;
 
 use super::Memory;
-use crate::{Backend, Doomed, Error, body};
+use crate::{Backend, DeleteKey, Error, body};
 
 fn memory() -> Memory {
     Memory::new("memory".parse().expect("valid"))
@@ -14,18 +14,18 @@ async fn put(memory: &Memory, key: &str) -> Result<crate::Written, Error> {
 }
 
 #[tokio::test]
-async fn a_second_write_to_a_key_is_refused_and_counted_even_after_a_delete() {
+async fn second_write_to_a_key_is_refused_and_recorded_even_after_a_delete() {
     let memory = memory();
     put(&memory, "k").await.expect("the first write");
     assert!(matches!(put(&memory, "k").await, Err(Error::Refused(_))));
-    memory.delete_batch(&[Doomed { key: "k".to_owned(), version_id: None }]).await;
+    memory.delete_batch(&[DeleteKey { key: "k".to_owned(), version_id: None }]).await;
     assert!(matches!(put(&memory, "k").await, Err(Error::Refused(_))));
     assert_eq!(memory.violations(), ["k", "k"]);
     assert!(memory.keys().is_empty());
 }
 
 #[tokio::test]
-async fn tests_can_look_inside() {
+async fn bytes_uploads_and_calls_are_counted() {
     let memory = memory().with_put_bytes_max(5);
     put(&memory, "k").await.expect("put");
     memory.write_own(".s3o/x", Bytes::from("1234")).await.expect("written");

@@ -1,7 +1,7 @@
 //! A bucket of any S3-compatible service as a backend.
 //!
-//! A thin client: a body of known length streams through in one request, every key of a batch
-//! delete gets its own answer, and an absence is only ever what the service said of that key.
+//! A thin client: it streams a body of known length in one request, returns an answer for every key of
+//! a batch delete, and reports a key as absent only if the service said so about that key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, Doomed, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
     UploadedPart, UploadsPage, Written,
 };
 
@@ -38,17 +38,17 @@ pub use options::{PUT_BYTES_MAX, S3Options, Secret};
 pub struct S3 {
     name: BackendName,
     put_bytes_max: u64,
-    /// Whether a missing bucket is created when the identity is read.
+    /// True to create a missing bucket when the identity is read.
     creates_bucket: AtomicBool,
     region: String,
     transport: transport::Transport,
     entropy: Arc<dyn Entropy>,
-    /// Found out by the first batch that is answered so.
+    /// Set after the first batch delete that the service does not implement.
     batch_unsupported: AtomicBool,
-    /// Found out at attach, by a write that is given a version, or by a delete that leaves one.
+    /// Set by the trait probe, by a write that returns a version, or by a delete that leaves one.
     keeps_versions: AtomicBool,
-    /// Found out at attach, or before the first listing.
-    order: Mutex<Option<list::Order>>,
+    /// Set by the trait probe, or before the first listing.
+    order: Mutex<Option<list::ListOrder>>,
 }
 
 impl fmt::Debug for S3 {
@@ -58,7 +58,7 @@ impl fmt::Debug for S3 {
 }
 
 impl S3 {
-    /// A backend in this bucket. Nothing is sent yet, so a service that is down is no error.
+    /// A backend in this bucket. It sends no request yet, so a service that is down is no error.
     pub fn connect(
         name: BackendName,
         options: &S3Options,
@@ -78,21 +78,21 @@ impl S3 {
         })
     }
 
-    /// Notes the date of every answer there.
+    /// Records the `Date` of every response in `store_time`.
     #[must_use]
     pub fn with_store_time(mut self, store_time: Arc<StoreTime>) -> Self {
-        self.transport.note_dates(store_time);
+        self.transport.record_dates(store_time);
         self
     }
 
-    /// Makes the bucket; one that is already ours is no error.
+    /// Creates the bucket; a bucket that this account already owns is no error.
     pub async fn create_bucket(&self) -> Result<(), Error> {
         let payload = transport::Payload::Known(bucket_configuration(&self.region));
-        let request = transport::Request::new(http::Method::PUT, None, &[]).carrying(payload);
+        let request = transport::S3Request::new(http::Method::PUT, None, &[]).with_payload(payload);
         match self.transport.answer(request).await {
             Ok(_) => Ok(()),
-            Err(transport::NoAnswer::Failed(failure)) if failure.code == "BucketAlreadyOwnedByYou" => Ok(()),
-            Err(none) => Err(none.into()),
+            Err(transport::RequestError::Response(failure)) if failure.code == "BucketAlreadyOwnedByYou" => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -100,12 +100,12 @@ impl S3 {
         self.keeps_versions.load(Ordering::Relaxed)
     }
 
-    fn found_versions(&self) {
+    fn set_keeps_versions(&self) {
         self.keeps_versions.store(true, Ordering::Relaxed);
     }
 }
 
-/// The body of `CreateBucket`. AWS takes none in its first region and needs the region in every other one.
+/// The body of `CreateBucket`. AWS requires the region in it, except in `us-east-1`, where it must be empty.
 fn bucket_configuration(region: &str) -> Bytes {
     const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
     let is_plain = region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -128,7 +128,7 @@ impl Backend for S3 {
     }
 
     async fn probe_traits(&self) -> Result<Traits, Error> {
-        self.find_traits().await
+        self.probe_all_traits().await
     }
 
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
@@ -143,8 +143,8 @@ impl Backend for S3 {
         self.probe_object(key).await
     }
 
-    async fn delete_batch(&self, doomed: &[Doomed]) -> Vec<DeleteAnswer> {
-        self.delete_objects(doomed).await
+    async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
+        self.delete_objects(targets).await
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {

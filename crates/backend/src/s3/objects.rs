@@ -1,4 +1,4 @@
-//! Whole objects: put, get, probe, and s3o's own.
+//! Requests for whole objects: put, get, probe, and s3o's own objects.
 
 use std::sync::atomic::Ordering;
 
@@ -9,48 +9,51 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 
 use super::S3;
-use super::transport::{NoAnswer, Payload, Request, etag, header_text, is_bare_404, read_whole};
+use super::transport::{Payload, RequestError, S3Request, etag, header_text, is_bare_404, read_whole};
 use crate::{BodyError, ByteStream, Error, Present, Probe, Span, Written, body};
 
-/// How an answer about a bucket that does not exist begins.
+/// Start of the error text for a missing bucket.
 const NO_SUCH_BUCKET: &str = "404 NoSuchBucket";
-/// The largest object of our own that is read back.
+/// Largest size of an object of s3o's own.
 const OWN_BYTES_MAX: u64 = 1024 * 1024;
 
 impl S3 {
     pub(super) async fn put_object(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
         if size_bytes > self.put_bytes_max {
-            return Err(Error::Refused(format!("{size_bytes} bytes are too many for one put")));
+            return Err(Error::Refused(format!(
+                "body of {size_bytes} bytes is too large for one put, at most {} are allowed",
+                self.put_bytes_max
+            )));
         }
         let payload = streamed(size_bytes, body).await?;
-        let answer = self.transport.answer(Request::new(Method::PUT, Some(key), &[]).carrying(payload)).await?;
+        let answer = self.transport.answer(S3Request::new(Method::PUT, Some(key), &[]).with_payload(payload)).await?;
         Ok(self.written(size_bytes, &answer.headers))
     }
 
-    /// What a store said about bytes that it took.
+    /// Size, ETag and version of a successful write.
     pub(super) fn written(&self, size_bytes: u64, headers: &HeaderMap) -> Written {
         let version_id = version_id(headers);
         if version_id.is_some() {
-            self.found_versions();
+            self.set_keeps_versions();
         }
         Written { size_bytes, etag: etag(headers), version_id }
     }
 
     pub(super) async fn get_object(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        // A range of no bytes cannot be asked for.
+        // HTTP has no empty range.
         if let Some(Span { offset, length: 0 }) = span {
-            return self.get_nothing(key, offset).await;
+            return self.get_empty(key, offset).await;
         }
-        let mut request = Request::new(Method::GET, Some(key), &[]);
+        let mut request = S3Request::new(Method::GET, Some(key), &[]);
         if let Some(Span { offset, length }) = span {
-            let last = offset.checked_add(length - 1).ok_or_else(beyond)?;
+            let last = offset.checked_add(length - 1).ok_or_else(beyond_end)?;
             request = request.header(RANGE, &format!("bytes={offset}-{last}"));
         }
         let response = self.transport.send(request).await?;
         if !response.status().is_success() {
             return match read_whole(response).await {
-                Err(none) => Err(none.into()),
-                Ok(_) => Err(Error::Unknown("an answer changed its mind".to_owned())),
+                Err(error) => Err(error.into()),
+                Ok(_) => Err(Error::Unknown("an error response was read as a success".to_owned())),
             };
         }
         let expected = expected_bytes(response.status(), response.headers(), span)?;
@@ -61,42 +64,42 @@ impl S3 {
         })
     }
 
-    async fn get_nothing(&self, key: &str, offset: u64) -> Result<ByteStream, Error> {
+    async fn get_empty(&self, key: &str, offset: u64) -> Result<ByteStream, Error> {
         match self.probe_object(key).await {
             Probe::Present(present) if offset <= present.size_bytes => Ok(body::empty()),
-            Probe::Present(_) => Err(beyond()),
+            Probe::Present(_) => Err(beyond_end()),
             Probe::Absent => Err(Error::NotFound),
             Probe::Unknown(why) => Err(Error::Unknown(why)),
         }
     }
 
     pub(super) async fn probe_object(&self, key: &str) -> Probe {
-        match self.transport.answer(Request::new(Method::HEAD, Some(key), &[])).await {
+        match self.transport.answer(S3Request::new(Method::HEAD, Some(key), &[])).await {
             Ok(answer) => match length(&answer.headers) {
                 Some(size_bytes) => Probe::Present(Present { size_bytes, etag: etag(&answer.headers) }),
-                None => Probe::Unknown("the answer tells no length".to_owned()),
+                None => Probe::Unknown("the response has no Content-Length".to_owned()),
             },
-            Err(none) if is_bare_404(&none) => self.prove_absence(key).await,
-            Err(none) => match Error::from(none) {
+            Err(error) if is_bare_404(&error) => self.prove_absence(key).await,
+            Err(error) => match Error::from(error) {
                 Error::NotFound => Probe::Absent,
                 error => Probe::Unknown(error.to_string()),
             },
         }
     }
 
-    /// A 404 to HEAD carries no code, and a missing bucket answers the same. A GET of the key
-    /// says which of the two it is.
+    /// A 404 to HEAD has no error code, and a missing bucket gives the same response. The error code of a
+    /// GET of the key distinguishes the two.
     async fn prove_absence(&self, key: &str) -> Probe {
-        let request = Request::new(Method::GET, Some(key), &[]).header(RANGE, "bytes=0-0");
+        let request = S3Request::new(Method::GET, Some(key), &[]).header(RANGE, "bytes=0-0");
         match self.transport.answer(request).await.map_err(Error::from) {
             Err(Error::NotFound) => Probe::Absent,
-            Ok(_) => Probe::Unknown("the store contradicts itself".to_owned()),
+            Ok(_) => Probe::Unknown("HEAD returned 404, but GET found the object".to_owned()),
             Err(error) => Probe::Unknown(error.to_string()),
         }
     }
 
-    /// A missing bucket is reported, or created by the first read of a start. A bucket that was there and is missing later
-    /// was deleted: an empty one would not replace it.
+    /// A missing bucket is an error, unless this is the first read and the bucket may be created. A bucket that existed
+    /// before was deleted; creating an empty one would not replace it.
     pub(super) async fn read_own_object(&self, key: &str) -> Result<Option<Bytes>, Error> {
         let mut stream = match self.get_object(key, None).await {
             Ok(stream) => stream,
@@ -114,13 +117,13 @@ impl S3 {
         while let Some(chunk) = stream.next().await {
             bytes.extend_from_slice(&chunk.map_err(|error| Error::Away(error.to_string()))?);
             if bytes.len() as u64 > OWN_BYTES_MAX {
-                return Err(Error::Refused("too many bytes for an object of our own".to_owned()));
+                return Err(Error::Refused("object of s3o's own is larger than 1 MiB".to_owned()));
             }
         }
         Ok(Some(Bytes::from(bytes)))
     }
 
-    /// Creates the missing bucket if that is configured.
+    /// Creates the missing bucket if `create_bucket` is set.
     async fn provide_bucket(&self) -> Result<(), Error> {
         if !self.creates_bucket.swap(false, Ordering::Relaxed) {
             let missing =
@@ -136,14 +139,14 @@ impl S3 {
     }
 
     pub(super) async fn write_own_object(&self, key: &str, body: Bytes) -> Result<(), Error> {
-        let request = Request::new(Method::PUT, Some(key), &[]).carrying(Payload::Known(body));
+        let request = S3Request::new(Method::PUT, Some(key), &[]).with_payload(Payload::Known(body));
         self.transport.answer(request).await?;
         Ok(())
     }
 }
 
-/// A body on its way out. One of no bytes is read to its end first, because nothing of it goes
-/// out that could be held back.
+/// The payload of a body. An empty body is read to its end first: it has no last chunk that could be
+/// held back if its producer fails.
 pub(super) async fn streamed(size_bytes: u64, body: ByteStream) -> Result<Payload, Error> {
     if size_bytes == 0 {
         return Ok(Payload::Known(body::collect(body, 0).await?));
@@ -151,7 +154,7 @@ pub(super) async fn streamed(size_bytes: u64, body: ByteStream) -> Result<Payloa
     Ok(Payload::Stream { size_bytes, body })
 }
 
-/// The version that a store gave to what was written, where it keeps versions.
+/// The version of a write, if the store keeps versions.
 pub(super) fn version_id(headers: &HeaderMap) -> Option<String> {
     header_text(headers, "x-amz-version-id").filter(|id| !id.is_empty() && *id != "null").map(str::to_owned)
 }
@@ -160,32 +163,32 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     header_text(headers, CONTENT_LENGTH.as_str())?.parse().ok()
 }
 
-fn beyond() -> Error {
-    Error::Refused("the span reaches beyond the bytes".to_owned())
+fn beyond_end() -> Error {
+    Error::Refused("the span reaches beyond the end of the object".to_owned())
 }
 
-/// How many bytes must come, once the answer is found to be about the span that was asked for.
+/// Number of bytes that the body must have, after a check that the response is about the requested span.
 fn expected_bytes(status: StatusCode, headers: &HeaderMap, span: Option<Span>) -> Result<Option<u64>, Error> {
     let announced = length(headers);
     let Some(Span { offset, length }) = span else {
         return match status {
             StatusCode::OK => Ok(announced),
-            other => Err(Error::Unknown(format!("{other} to a request for a whole object"))),
+            other => Err(Error::Unknown(format!("a request for a whole object returned {other}"))),
         };
     };
     let fits = announced.is_none_or(|announced| announced == length);
-    // Some stores say 200 where they mean 206; what counts is the range they name. And some
-    // answer a range that covers everything with everything, naming none.
+    // Some stores send 200 instead of 206; the Content-Range counts. Some answer a range that covers
+    // the whole object with 200 and no Content-Range.
     match header_text(headers, CONTENT_RANGE.as_str()).map(parse_range) {
         Some(Some((first, last))) if first == offset && last - first + 1 == length && fits => Ok(Some(length)),
-        Some(Some((first, last))) if first == offset && last - first + 1 < length => Err(beyond()),
+        Some(Some((first, last))) if first == offset && last - first + 1 < length => Err(beyond_end()),
         None if status == StatusCode::OK && offset == 0 && announced == Some(length) => Ok(Some(length)),
-        Some(_) => Err(Error::Unknown("the answer is about another range".to_owned())),
-        None => Err(Error::Unknown(format!("{status} without a range to a request for one"))),
+        Some(_) => Err(Error::Unknown("the response is about another range".to_owned())),
+        None => Err(Error::Unknown(format!("a request for a range returned {status} without Content-Range"))),
     }
 }
 
-/// The first and the last byte of `bytes 0-9/100`.
+/// First and last position of `bytes 0-9/100`.
 fn parse_range(text: &str) -> Option<(u64, u64)> {
     let (range, _total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
@@ -193,10 +196,10 @@ fn parse_range(text: &str) -> Option<(u64, u64)> {
     (first <= last).then_some((first, last))
 }
 
-impl NoAnswer {
-    /// Whether the service has no such operation at all.
+impl RequestError {
+    /// True if the service does not implement the operation.
     pub(super) fn not_implemented(&self) -> bool {
-        matches!(self, Self::Failed(failure) if failure.not_implemented())
+        matches!(self, Self::Response(failure) if failure.not_implemented())
     }
 }
 
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_range_that_was_asked_for_is_accepted() {
+    fn only_the_requested_range_is_accepted() {
         let span = Some(Span { offset: 2, length: 3 });
         let partial = StatusCode::PARTIAL_CONTENT;
         assert_eq!(expected_bytes(partial, &headers("3", Some("bytes 2-4/9")), span).expect("fits"), Some(3));
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_accepted_as_the_range_of_everything() {
+    fn full_response_is_accepted_for_a_range_of_the_whole_object() {
         let span = Some(Span { offset: 0, length: 9 });
         assert_eq!(expected_bytes(StatusCode::OK, &headers("9", None), span).expect("fits"), Some(9));
     }

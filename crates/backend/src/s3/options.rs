@@ -1,23 +1,24 @@
-//! How a bucket is reached. Secrets print as stars.
+//! Connection options of a bucket. Secrets print as `***`.
 
 use std::fmt;
 
-/// The largest body that S3 takes in one request.
+/// Largest body of one S3 request.
 pub const PUT_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 
-/// A text that never shows in logs.
+/// A text whose `Debug` output is `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides a text.
+    /// Wraps a text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for signing.
-    pub(super) fn reveal(&self) -> &str {
+    /// The text itself, for signing and for `Authorization` headers.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -34,25 +35,25 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How a bucket is reached.
+/// Connection options of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Options {
     /// Scheme, host and port, such as `https://s3.eu-central-1.amazonaws.com`.
     pub endpoint: String,
     /// The region that requests are signed for.
     pub region: String,
-    /// The bucket that bytes go to.
+    /// Name of the bucket.
     pub bucket: String,
-    /// Who we are.
+    /// Identifies the account in signatures.
     pub access_key_id: String,
-    /// How we prove it.
+    /// Signs requests; never logged.
     pub secret_access_key: Secret,
-    /// Whether the bucket is part of the path instead of the host.
+    /// True if the bucket is part of the path instead of the host name.
     pub path_style: bool,
-    /// The largest body that one request takes; [`PUT_BYTES_MAX`] unless the service takes less.
+    /// Largest body of one request; [`PUT_BYTES_MAX`] unless the service accepts less.
     pub put_bytes_max: u64,
-    /// Whether a bucket that does not exist is created. Only for a bucket that the catalog never knew: a known one that is
-    /// missing was deleted, and its objects with it.
+    /// True to create a missing bucket. Only for a bucket that the catalog never knew: a known bucket that is
+    /// missing was deleted with its objects.
     pub create_bucket: bool,
 }
 
@@ -61,7 +62,7 @@ mod tests {
     use super::Secret;
 
     #[test]
-    fn secrets_do_not_print() {
+    fn secret_does_not_print() {
         assert!(!format!("{:?}", Secret::new("hunter2")).contains("hunter2"));
     }
 }

@@ -1,4 +1,4 @@
-//! Signature Version 4 in the Authorization header: every header of the request is signed.
+//! AWS Signature Version 4 in the Authorization header; all headers that are set so far are signed.
 
 use hmac::{Hmac, KeyInit, Mac};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -10,9 +10,9 @@ use time::macros::format_description;
 
 use super::options::Secret;
 use crate::Error;
-use crate::hex::hex;
+use s3o_model::etag::hex;
 
-/// Says that the body is not part of the signature.
+/// Payload hash of a body that is not part of the signature.
 pub(super) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 
 const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -21,12 +21,12 @@ const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const QUERY_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH_ESCAPED: &AsciiSet = &QUERY_ESCAPED.remove(b'/');
 
-/// A key as part of a path; S3 wants it escaped once, in the request and in what is signed.
+/// Escapes a key for a path; S3 requires the same single escaping in the request and in the signature.
 pub(super) fn escape_path(key: &str) -> String {
     utf8_percent_encode(key, PATH_ESCAPED).to_string()
 }
 
-/// A query in the form that is both sent and signed: escaped, then sorted.
+/// The query string that is both sent and signed: escaped, then sorted.
 pub(super) fn canonical_query(pairs: &[(&str, &str)]) -> String {
     let escape = |text| utf8_percent_encode(text, QUERY_ESCAPED).to_string();
     let mut escaped: Vec<_> = pairs.iter().map(|(name, value)| (escape(name), escape(value))).collect();
@@ -34,12 +34,12 @@ pub(super) fn canonical_query(pairs: &[(&str, &str)]) -> String {
     escaped.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
 
-/// The hash under which a body that is known beforehand is signed.
+/// Payload hash of a body that is known in advance.
 pub(super) fn payload_hash(body: &[u8]) -> String {
     hex(&Sha256::digest(body))
 }
 
-/// Who signs, and for which region.
+/// Signs requests with one access key for one region.
 #[derive(Debug)]
 pub(super) struct Signer {
     pub(super) access_key_id: String,
@@ -47,9 +47,9 @@ pub(super) struct Signer {
     pub(super) region: String,
 }
 
-/// What a signature covers besides the headers.
+/// The parts of a request that the signature covers in addition to the headers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Signed<'a> {
+pub(super) struct SignedParts<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,
     pub(super) query: &'a str,
@@ -57,17 +57,17 @@ pub(super) struct Signed<'a> {
 }
 
 impl Signer {
-    /// Adds the date, the payload hash and the signature to the headers, which must already hold
-    /// everything else, the host included.
-    pub(super) fn sign(&self, signed: Signed<'_>, now: Timestamp, headers: &mut HeaderMap) -> Result<(), Error> {
+    /// Adds the date, the payload hash and the signature. All other headers, including the host, must
+    /// already be set.
+    pub(super) fn sign(&self, signed: SignedParts<'_>, now: Timestamp, headers: &mut HeaderMap) -> Result<(), Error> {
         let moment = OffsetDateTime::from_unix_timestamp(now.seconds()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let date_time = moment.format(format_description!("[year][month][day]T[hour][minute][second]Z"));
-        let date_time = date_time.map_err(|error| Error::Refused(format!("unprintable date: {error}")))?;
+        let date_time = date_time.map_err(|error| Error::Refused(format!("date not formattable: {error}")))?;
         headers.insert(DATE, header(&date_time)?);
         headers.insert(CONTENT_SHA256, header(signed.payload_hash)?);
 
         let (names, lines) = canonical_headers(headers);
-        let Signed { method, path, query, payload_hash } = signed;
+        let SignedParts { method, path, query, payload_hash } = signed;
         let request = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{payload_hash}");
         let day = &date_time[..8];
         let scope = format!("{day}/{}/s3/aws4_request", self.region);
@@ -88,7 +88,8 @@ impl Signer {
 }
 
 fn header(text: &str) -> Result<HeaderValue, Error> {
-    HeaderValue::from_str(text).map_err(|_| Error::Refused("a header cannot hold that text".to_owned()))
+    HeaderValue::from_str(text)
+        .map_err(|_| Error::Refused("a header value has characters that HTTP does not allow".to_owned()))
 }
 
 fn mac(key: &[u8], text: &str) -> Vec<u8> {
@@ -97,7 +98,7 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// The names of all headers, and their lines, both sorted by name.
+/// Signed header names and canonical header lines, both sorted by name.
 fn canonical_headers(headers: &HeaderMap) -> (String, String) {
     let mut sorted: Vec<_> = headers
         .iter()
@@ -111,12 +112,12 @@ fn canonical_headers(headers: &HeaderMap) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Secret, Signed, Signer, canonical_query, escape_path, payload_hash};
+    use super::{Secret, SignedParts, Signer, canonical_query, escape_path, payload_hash};
     use http::HeaderMap;
     use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
     use s3o_model::clock::Timestamp;
 
-    /// Signs one of the examples in the documentation of Signature Version 4 for S3.
+    /// Signs an example from the AWS documentation of Signature Version 4 for S3.
     fn signature(
         method: &str,
         path: &str,
@@ -135,7 +136,7 @@ mod tests {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         let hash = payload_hash(payload);
-        let request = Signed { method, path, query, payload_hash: &hash };
+        let request = SignedParts { method, path, query, payload_hash: &hash };
         let midnight = Timestamp::from_millis(1_369_353_600_000);
         signer.sign(request, midnight, &mut headers).expect("signable");
         let authorization = headers[AUTHORIZATION].to_str().expect("text");
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ranged_get_is_signed_as_documented() {
+    fn ranged_get_is_signed_as_documented() {
         assert_eq!(
             signature("GET", "/test.txt", "", b"", &[("range", "bytes=0-9")]),
             "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_is_signed_as_documented() {
+    fn put_is_signed_as_documented() {
         let extra = [("date", "Fri, 24 May 2013 00:00:00 GMT"), ("x-amz-storage-class", "REDUCED_REDUNDANCY")];
         assert_eq!(
             signature("PUT", &escape_path("/test$file.text"), "", b"Welcome to Amazon S3.", &extra),

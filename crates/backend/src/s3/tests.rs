@@ -1,4 +1,4 @@
-//! How the client takes what services really answer: scripted, on a socket of its own.
+//! Tests of the client against scripted responses on a local socket.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::list::Order;
+use super::list::ListOrder;
 use super::{PUT_BYTES_MAX, S3, S3Options, Secret};
-use crate::{Backend, BodyError, DeleteAnswer, Doomed, Error, Probe, Span, body};
+use crate::{Backend, BodyError, DeleteAnswer, DeleteKey, Error, Probe, Span, body};
 
-/// A service that answers each request with the next line of its script, and notes the requests.
-struct Scripted {
+/// A service that sends the next response of its script and records the requests.
+struct ScriptedService {
     s3: S3,
     heads: Arc<Mutex<Vec<String>>>,
     serving: JoinHandle<()>,
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedService {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
-impl Scripted {
+impl ScriptedService {
     async fn new(script: Vec<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
         let heads = Arc::new(Mutex::new(Vec::new()));
-        let noted = heads.clone();
+        let recorded = heads.clone();
         let serving = tokio::spawn(async move {
             for answer in script {
                 let (mut socket, _) = listener.accept().await.expect("a connection");
                 let head = read_request(&mut socket).await;
-                noted.lock().push(head);
+                recorded.lock().push(head);
                 socket.write_all(answer.as_bytes()).await.expect("sent");
                 socket.shutdown().await.expect("closed");
             }
@@ -85,8 +85,8 @@ fn head_404() -> String {
     "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".to_owned()
 }
 
-fn doomed(keys: &[&str]) -> Vec<Doomed> {
-    keys.iter().map(|key| Doomed { key: (*key).to_owned(), version_id: None }).collect()
+fn targets(keys: &[&str]) -> Vec<DeleteKey> {
+    keys.iter().map(|key| DeleteKey { key: (*key).to_owned(), version_id: None }).collect()
 }
 
 fn options(endpoint: String) -> S3Options {
@@ -94,8 +94,8 @@ fn options(endpoint: String) -> S3Options {
         endpoint,
         region: "us-east-1".to_owned(),
         bucket: "bucket".to_owned(),
-        access_key_id: "who".to_owned(),
-        secret_access_key: Secret::new("how"),
+        access_key_id: "id".to_owned(),
+        secret_access_key: Secret::new("hunter2"),
         path_style: true,
         put_bytes_max: PUT_BYTES_MAX,
         create_bucket: false,
@@ -107,18 +107,18 @@ fn connect(options: &S3Options) -> Result<S3, Error> {
 }
 
 #[test]
-fn endpoints_are_checked_and_secrets_do_not_print() {
-    for odd in ["", "host", "http://host/path", "http://host/?query"] {
-        assert!(connect(&options(odd.to_owned())).is_err(), "{odd}");
+fn invalid_endpoints_are_rejected_and_secrets_do_not_print() {
+    for invalid in ["", "host", "http://host/path", "http://host/?query"] {
+        assert!(connect(&options(invalid.to_owned())).is_err(), "{invalid}");
     }
     let virtual_host = S3Options { path_style: false, ..options("http://host:9000".to_owned()) };
     let printed = format!("{:?} {virtual_host:?}", connect(&virtual_host).expect("an endpoint"));
-    assert!(printed.contains("http://bucket.host:9000/") && !printed.contains("how"), "{printed}");
+    assert!(printed.contains("http://bucket.host:9000/") && !printed.contains("hunter2"), "{printed}");
 }
 
 #[tokio::test]
-async fn a_404_to_head_is_absence_only_if_the_key_is_named_missing() {
-    let service = Scripted::new(vec![
+async fn head_404_is_absence_only_with_no_such_key() {
+    let service = ScriptedService::new(vec![
         head_404(),
         failure("404 Not Found", "NoSuchKey"),
         head_404(),
@@ -133,37 +133,38 @@ async fn a_404_to_head_is_absence_only_if_the_key_is_named_missing() {
 }
 
 #[tokio::test]
-async fn an_order_that_breaks_after_all_makes_the_listing_worthless() {
+async fn listing_out_of_order_is_an_error() {
     let page = |keys: [&str; 2]| {
         let contents = keys.map(|key| format!("<Contents><Key>{key}</Key><Size>1</Size></Contents>")).concat();
         let document = format!("<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>");
         answer("200 OK", "", &document)
     };
-    let service = Scripted::new(vec![page(["x/a-b", "x/a/b"]), page(["b", "a"])]).await;
+    let service = ScriptedService::new(vec![page(["x/a-b", "x/a/b"]), page(["b", "a"])]).await;
     service.s3.order_in("x/").await.expect("an order");
     assert!(matches!(service.s3.list("", None, 10).await, Err(Error::Unknown(_))));
 }
 
 #[tokio::test]
-async fn a_missing_bucket_makes_nothing_absent() {
+async fn missing_bucket_makes_no_key_absent() {
     let gone = || failure("404 Not Found", "NoSuchBucket");
-    let service = Scripted::new(vec![gone(), gone(), gone(), gone(), gone(), gone()]).await;
+    let service = ScriptedService::new(vec![gone(), gone(), gone(), gone(), gone(), gone()]).await;
     assert!(matches!(service.s3.get("k", None).await.err(), Some(Error::Away(_))));
     assert!(matches!(service.s3.read_own("k").await, Err(Error::Away(_))));
-    service.s3.set_order(Order::Bytes);
+    service.s3.set_order(ListOrder::Bytes);
     assert!(matches!(service.s3.list("", None, 1).await, Err(Error::Away(_))));
-    assert!(matches!(service.s3.delete_batch(&doomed(&["a", "b"])).await[1], DeleteAnswer::Away(_)));
-    assert!(matches!(service.s3.delete_batch(&doomed(&["a"])).await[0], DeleteAnswer::Away(_)));
+    assert!(matches!(service.s3.delete_batch(&targets(&["a", "b"])).await[1], DeleteAnswer::Away(_)));
+    assert!(matches!(service.s3.delete_batch(&targets(&["a"])).await[0], DeleteAnswer::Away(_)));
     assert!(matches!(service.s3.abort_upload("k", "u").await, DeleteAnswer::Away(_)));
 }
 
 #[tokio::test]
-async fn a_service_without_batches_is_asked_singly_from_then_on() {
+async fn service_without_batch_deletes_gets_single_deletes_from_then_on() {
     let gone = || "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned();
     let refused = || failure("403 Forbidden", "AccessDenied");
     let service =
-        Scripted::new(vec![failure("501 Not Implemented", "NotImplemented"), gone(), gone(), gone(), refused()]).await;
-    let keys = doomed(&["a", "b"]);
+        ScriptedService::new(vec![failure("501 Not Implemented", "NotImplemented"), gone(), gone(), gone(), refused()])
+            .await;
+    let keys = targets(&["a", "b"]);
     assert_eq!(service.s3.delete_batch(&keys).await, vec![DeleteAnswer::Deleted; 2]);
     let answers = service.s3.delete_batch(&keys).await;
     assert_eq!(answers.iter().filter(|answer| matches!(answer, DeleteAnswer::Refused(_))).count(), 1);
@@ -171,19 +172,19 @@ async fn a_service_without_batches_is_asked_singly_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_batch_does_not_mention_is_unknown() {
+async fn key_missing_in_a_batch_response_is_unknown() {
     let result = "<DeleteResult><Deleted><Key>a</Key></Deleted></DeleteResult>";
-    let service = Scripted::new(vec![answer("200 OK", "", result), failure("503 Slow", "SlowDown")]).await;
-    let answers = service.s3.delete_batch(&doomed(&["a", "b"])).await;
+    let service = ScriptedService::new(vec![answer("200 OK", "", result), failure("503 Slow", "SlowDown")]).await;
+    let answers = service.s3.delete_batch(&targets(&["a", "b"])).await;
     assert_eq!(answers[0], DeleteAnswer::Deleted);
     assert!(matches!(answers[1], DeleteAnswer::Unknown(_)));
-    let answers = service.s3.delete_batch(&doomed(&["a", "b"])).await;
+    let answers = service.s3.delete_batch(&targets(&["a", "b"])).await;
     assert!(answers.iter().all(|answer| matches!(answer, DeleteAnswer::Away(_))));
     assert!(service.heads.lock()[0].contains("content-md5: "));
 }
 
 #[tokio::test]
-async fn a_delete_that_leaves_a_version_is_finished_by_its_id() {
+async fn delete_that_leaves_versions_deletes_them_by_id() {
     let marked = "HTTP/1.1 204 No Content\r\nconnection: close\r\nx-amz-delete-marker: true\r\n\r\n".to_owned();
     let versions = "<ListVersionsResult><Version><Key>a</Key><VersionId>v1</VersionId></Version>\
         <DeleteMarker><Key>a</Key><VersionId>m1</VersionId></DeleteMarker>\
@@ -191,17 +192,17 @@ async fn a_delete_that_leaves_a_version_is_finished_by_its_id() {
     let none = "<ListVersionsResult></ListVersionsResult>";
     let gone = || "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned();
     let script = vec![marked, answer("200 OK", "", versions), gone(), gone(), answer("200 OK", "", none)];
-    let service = Scripted::new(script).await;
-    assert_eq!(service.s3.delete_batch(&doomed(&["a"])).await, [DeleteAnswer::Deleted]);
+    let service = ScriptedService::new(script).await;
+    assert_eq!(service.s3.delete_batch(&targets(&["a"])).await, [DeleteAnswer::Deleted]);
     let lines = service.lines();
     assert!(lines[2].contains("versionid=v1") && lines[3].contains("versionid=m1"), "{lines:?}");
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_ends_in_an_error() {
+async fn truncated_stream_ends_in_an_error() {
     let cut = "HTTP/1.1 206 Partial Content\r\ncontent-length: 5\r\ncontent-range: bytes 0-4/9\r\n\r\nabc".to_owned();
     let other = answer("206 Partial Content", "content-range: bytes 1-5/9\r\n", "abcde");
-    let service = Scripted::new(vec![cut, other]).await;
+    let service = ScriptedService::new(vec![cut, other]).await;
     let span = Some(Span { offset: 0, length: 5 });
     let items: Vec<_> = service.s3.get("k", span).await.expect("begins").collect().await;
     assert!(items.last().expect("an item").is_err());
@@ -209,9 +210,9 @@ async fn a_stream_that_ends_early_ends_in_an_error() {
 }
 
 #[tokio::test]
-async fn a_body_goes_out_in_one_piece_with_its_length() {
+async fn body_is_sent_with_content_length_in_one_request() {
     let taken = answer("200 OK", "etag: \"abc\"\r\nx-amz-version-id: v1\r\n", "");
-    let service = Scripted::new(vec![taken, answer("507 Full", "", "")]).await;
+    let service = ScriptedService::new(vec![taken, answer("507 Full", "", "")]).await;
     let written = service.s3.put("b/k~1", 3, body::whole(Bytes::from("abc"))).await.expect("put");
     assert_eq!((written.etag.as_deref(), written.version_id.as_deref()), (Some("abc"), Some("v1")));
     let head = service.heads.lock()[0].clone();
@@ -219,18 +220,18 @@ async fn a_body_goes_out_in_one_piece_with_its_length() {
     assert!(head.contains("content-length: 3") && !head.contains("transfer-encoding"), "{head}");
     assert!(head.contains("x-amz-content-sha256: unsigned-payload"), "{head}");
     let full = service.s3.put("b/k~2", 3, body::whole(Bytes::from("abc"))).await;
-    assert!(matches!(full, Err(Error::NoRoom(_))));
+    assert!(matches!(full, Err(Error::NoSpace(_))));
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_is_away_and_a_broken_body_is_a_broken_body() {
-    let service = Scripted::new(vec![answer("200 OK", "", "")]).await;
-    let broken = futures_util::stream::iter([Ok(Bytes::from("a")), Err(BodyError::Broken("hung up".to_owned()))]);
+async fn unreachable_service_is_away_and_an_interrupted_body_is_a_body_error() {
+    let service = ScriptedService::new(vec![answer("200 OK", "", "")]).await;
+    let broken = futures_util::stream::iter([Ok(Bytes::from("a")), Err(BodyError::Broken("disconnected".to_owned()))]);
     let answer = service.s3.put("k", 3, Box::pin(broken)).await;
     assert!(matches!(answer, Err(Error::Body(BodyError::Broken(_)))), "{answer:?}");
     service.serving.abort();
     tokio::task::yield_now().await;
     assert!(matches!(service.s3.list("", None, 1).await, Err(Error::Away(_))));
     assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
-    assert!(matches!(service.s3.delete_batch(&doomed(&["a", "b"])).await[0], DeleteAnswer::Away(_)));
+    assert!(matches!(service.s3.delete_batch(&targets(&["a", "b"])).await[0], DeleteAnswer::Away(_)));
 }

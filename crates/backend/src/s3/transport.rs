@@ -1,7 +1,7 @@
-//! Requests on the wire: one connection pool, every request signed, every answer bounded.
+//! HTTP requests: one connection pool, every request signed, every response bounded.
 //!
-//! A body of known length goes out in one request with its length announced and never in chunked
-//! encoding. When a body fails, that failure is the answer, not the broken connection it causes.
+//! A body of known length is sent with Content-Length, never in chunked encoding. If a body fails,
+//! the caller gets that error, not the connection error that it causes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,30 +24,30 @@ use parking_lot::Mutex;
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::clock_hold::StoreTime;
 
-use super::answer::Failure;
+use super::answer::ErrorResponse;
 use super::attributes::parse_date;
 use super::options::S3Options;
-use super::sign::{Signed, Signer, UNSIGNED_PAYLOAD, canonical_query, escape_path, payload_hash};
+use super::sign::{SignedParts, Signer, UNSIGNED_PAYLOAD, canonical_query, escape_path, payload_hash};
+use super::xml::XmlElement;
 use crate::{BodyError, ByteStream, Error, body};
 
-/// A listing page of a thousand keys of the greatest length stays well below this.
-const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Larger than a listing page of a thousand keys of maximum length.
+const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Below what services and load balancers allow, so that it is us who close idle connections.
+/// Below the idle timeouts of services and load balancers, so that this side closes idle connections.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-type Outgoing = UnsyncBoxBody<Bytes, BodyError>;
+type OutgoingBody = UnsyncBoxBody<Bytes, BodyError>;
 
-/// What a request carries.
 pub(super) enum Payload {
-    /// Bytes that are known, and signed.
+    /// Bytes known in advance, covered by the signature.
     Known(Bytes),
-    /// A stream of known length.
+    /// A stream of known length, not covered by the signature.
     Stream { size_bytes: u64, body: ByteStream },
 }
 
 /// A request to the bucket, or to a key in it.
-pub(super) struct Request<'a> {
+pub(super) struct S3Request<'a> {
     pub(super) method: Method,
     pub(super) key: Option<&'a str>,
     pub(super) query: &'a [(&'a str, &'a str)],
@@ -55,13 +55,13 @@ pub(super) struct Request<'a> {
     pub(super) payload: Payload,
 }
 
-impl<'a> Request<'a> {
+impl<'a> S3Request<'a> {
     /// A request without a body.
     pub(super) fn new(method: Method, key: Option<&'a str>, query: &'a [(&'a str, &'a str)]) -> Self {
         Self { method, key, query, headers: HeaderMap::new(), payload: Payload::Known(Bytes::new()) }
     }
 
-    pub(super) fn carrying(mut self, payload: Payload) -> Self {
+    pub(super) fn with_payload(mut self, payload: Payload) -> Self {
         self.payload = payload;
         self
     }
@@ -74,34 +74,34 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A whole answer that was a success.
+/// A success response with its complete body.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct SuccessResponse {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-/// Why there is no success to look at.
+/// Why a request has no success response.
 #[derive(Debug)]
-pub(super) enum NoAnswer {
-    /// The service answered, and said no.
-    Failed(Failure),
-    /// There was no whole answer.
+pub(super) enum RequestError {
+    /// The service sent an error response.
+    Response(ErrorResponse),
+    /// No complete response arrived.
     Lost(Error),
 }
 
-impl From<NoAnswer> for Error {
-    fn from(none: NoAnswer) -> Self {
-        match none {
-            NoAnswer::Failed(failure) => failure.error(),
-            NoAnswer::Lost(error) => error,
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Response(failure) => failure.error(),
+            RequestError::Lost(error) => error,
         }
     }
 }
 
 enum Pool {
-    Plain(Client<HttpConnector, Outgoing>),
-    Secure(Client<HttpsConnector<HttpConnector>, Outgoing>),
+    Plain(Client<HttpConnector, OutgoingBody>),
+    Secure(Client<HttpsConnector<HttpConnector>, OutgoingBody>),
 }
 
 pub(super) struct Transport {
@@ -111,7 +111,7 @@ pub(super) struct Transport {
     store_time: Option<Arc<StoreTime>>,
     scheme: Scheme,
     authority: Authority,
-    /// What comes before the key in every path.
+    /// Part of every path before the key.
     base: String,
 }
 
@@ -123,17 +123,18 @@ impl fmt::Debug for Transport {
 
 impl Transport {
     pub(super) fn new(options: &S3Options, clock: Arc<dyn Clock>) -> Result<Self, Error> {
-        let odd = || Error::Refused(format!("{:?} is not an endpoint", options.endpoint));
-        let parts = options.endpoint.parse::<Uri>().map_err(|_| odd())?.into_parts();
-        let (scheme, authority) = (parts.scheme.ok_or_else(odd)?, parts.authority.ok_or_else(odd)?);
+        let invalid =
+            || Error::Refused(format!("{:?} is not an endpoint, use a URL like https://host:port", options.endpoint));
+        let parts = options.endpoint.parse::<Uri>().map_err(|_| invalid())?.into_parts();
+        let (scheme, authority) = (parts.scheme.ok_or_else(invalid)?, parts.authority.ok_or_else(invalid)?);
         if parts.path_and_query.is_some_and(|path| path != "/") {
-            return Err(odd());
+            return Err(invalid());
         }
         let bucket = &options.bucket;
         let (authority, base) = if options.path_style {
             (authority, format!("/{}/", escape_path(bucket)))
         } else {
-            (format!("{bucket}.{authority}").parse().map_err(|_| odd())?, "/".to_owned())
+            (format!("{bucket}.{authority}").parse().map_err(|_| invalid())?, "/".to_owned())
         };
         let signer = Signer {
             access_key_id: options.access_key_id.clone(),
@@ -143,66 +144,75 @@ impl Transport {
         Ok(Self { pool: pool(&scheme)?, signer, clock, store_time: None, scheme, authority, base })
     }
 
-    /// The date of every answer is noted there from now on.
-    pub(super) fn note_dates(&mut self, store_time: Arc<StoreTime>) {
+    /// Records the `Date` of every response in `store_time` from now on.
+    pub(super) fn record_dates(&mut self, store_time: Arc<StoreTime>) {
         self.store_time = Some(store_time);
     }
 
-    fn note_date(&self, headers: &HeaderMap) {
+    fn record_date(&self, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| parse_date(date.to_str().ok()?));
         if let (Some(store_time), Some(seconds)) = (&self.store_time, date) {
             store_time.note(Timestamp::from_millis(seconds.saturating_mul(1000)), self.clock.since_boot());
         }
     }
 
-    /// Our own wall clock, for comparing it with the service's.
+    /// The wall clock of this process, to compare with the service's.
     pub(super) fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
 
-    /// Sends a request and reads the whole answer.
-    pub(super) async fn answer(&self, request: Request<'_>) -> Result<Answer, NoAnswer> {
-        let response = self.send(request).await.map_err(NoAnswer::Lost)?;
+    /// Sends a request and reads the complete response.
+    pub(super) async fn answer(&self, request: S3Request<'_>) -> Result<SuccessResponse, RequestError> {
+        let response = self.send(request).await.map_err(RequestError::Lost)?;
         read_whole(response).await
     }
 
-    /// Sends a request and hands on the answer with its body still to come.
-    pub(super) async fn send(&self, request: Request<'_>) -> Result<http::Response<Incoming>, Error> {
-        let broken = Arc::new(Mutex::new(None));
-        let request = self.signed(request, &broken)?;
+    /// Reads a listing of the bucket. A 404 is `Unknown`: it is not about a key.
+    pub(super) async fn listing(&self, query: &[(&str, &str)]) -> Result<XmlElement, Error> {
+        match self.answer(S3Request::new(Method::GET, None, query)).await.map_err(Error::from) {
+            Ok(answer) => XmlElement::parse(&answer.body),
+            Err(Error::NotFound) => Err(Error::Unknown("the listing returned 404".to_owned())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a request and returns the response before its body is read.
+    pub(super) async fn send(&self, request: S3Request<'_>) -> Result<http::Response<Incoming>, Error> {
+        let fault = Arc::new(Mutex::new(None));
+        let request = self.signed(request, &fault)?;
         let sent = match &self.pool {
             Pool::Plain(client) => client.request(request).await,
             Pool::Secure(client) => client.request(request).await,
         };
         if let Ok(response) = &sent {
-            self.note_date(response.headers());
+            self.record_date(response.headers());
         }
-        sent.map_err(|error| match broken.lock().take() {
-            Some(broken) => Error::Body(broken),
+        sent.map_err(|error| match fault.lock().take() {
+            Some(fault) => Error::Body(fault),
             None => Error::Away(with_causes(&error)),
         })
     }
 
-    fn signed(&self, request: Request<'_>, broken: &Broken) -> Result<http::Request<Outgoing>, Error> {
-        let Request { method, key, query, mut headers, payload } = request;
+    fn signed(&self, request: S3Request<'_>, fault: &BodyFault) -> Result<http::Request<OutgoingBody>, Error> {
+        let S3Request { method, key, query, mut headers, payload } = request;
         let path = format!("{}{}", self.base, key.map(escape_path).unwrap_or_default());
         let query = canonical_query(query);
         let host = HeaderValue::from_str(self.authority.as_str());
-        headers.insert(HOST, host.map_err(|_| Error::Refused("odd host".to_owned()))?);
+        headers.insert(HOST, host.map_err(|_| Error::Refused("the host is not a valid header value".to_owned()))?);
         let (payload_hash, size_bytes) = match &payload {
             Payload::Known(bytes) => (payload_hash(bytes), bytes.len() as u64),
             Payload::Stream { size_bytes, .. } => (UNSIGNED_PAYLOAD.to_owned(), *size_bytes),
         };
-        let signed = Signed { method: method.as_str(), path: &path, query: &query, payload_hash: &payload_hash };
+        let signed = SignedParts { method: method.as_str(), path: &path, query: &query, payload_hash: &payload_hash };
         self.signer.sign(signed, self.clock.now(), &mut headers)?;
-        // Not signed: some proxies drop or add it.
+        // Not signed: some proxies remove or add it.
         if size_bytes > 0 || matches!(method, Method::PUT | Method::POST) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(size_bytes));
         }
         let target = if query.is_empty() { path } else { format!("{path}?{query}") };
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(target);
-        let uri = uri.build().map_err(|error| Error::Refused(format!("odd key: {error}")))?;
-        let mut built = http::Request::new(outgoing(payload, broken));
+        let uri = uri.build().map_err(|error| Error::Refused(format!("the key cannot be part of a URL: {error}")))?;
+        let mut built = http::Request::new(outgoing_body(payload, fault));
         *built.method_mut() = method;
         *built.uri_mut() = uri;
         *built.headers_mut() = headers;
@@ -210,18 +220,18 @@ impl Transport {
     }
 }
 
-/// Where a body leaves word of what broke it.
-type Broken = Arc<Mutex<Option<BodyError>>>;
+/// The error of the request body, if it failed.
+type BodyFault = Arc<Mutex<Option<BodyError>>>;
 
-fn outgoing(payload: Payload, broken: &Broken) -> Outgoing {
+fn outgoing_body(payload: Payload, fault: &BodyFault) -> OutgoingBody {
     match payload {
         Payload::Known(bytes) => Full::new(bytes).map_err(|never| match never {}).boxed_unsync(),
         Payload::Stream { size_bytes, body } => {
-            let broken = Arc::clone(broken);
+            let fault = Arc::clone(fault);
             let frames = body::exactly(body, size_bytes).map(move |chunk| match chunk {
                 Ok(chunk) => Ok(Frame::data(chunk)),
                 Err(error) => {
-                    *broken.lock() = Some(error.clone());
+                    *fault.lock() = Some(error.clone());
                     Err(error)
                 }
             });
@@ -242,33 +252,34 @@ fn pool(scheme: &Scheme) -> Result<Pool, Error> {
     }
     let secure = HttpsConnectorBuilder::new()
         .with_native_roots()
-        .map_err(|error| Error::Refused(format!("no root certificates: {error}")))?;
+        .map_err(|error| Error::Refused(format!("root certificates not readable: {error}")))?;
     Ok(Pool::Secure(builder.build(secure.https_only().enable_http1().wrap_connector(connector))))
 }
 
-/// Reads the body of an answer, and sorts successes from failures.
-pub(super) async fn read_whole(response: http::Response<Incoming>) -> Result<Answer, NoAnswer> {
+/// Reads the body of a response; an error status is an error.
+pub(super) async fn read_whole(response: http::Response<Incoming>) -> Result<SuccessResponse, RequestError> {
     let (head, body) = response.into_parts();
-    let collected = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    let collected = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
     let body = match collected {
         Ok(collected) => collected.to_bytes(),
-        // A failure whose explanation broke off is a failure all the same.
+        // An error response with an incomplete body is still an error response.
         Err(_) if !head.status.is_success() => Bytes::new(),
-        Err(error) => return Err(NoAnswer::Lost(Error::Unknown(format!("the answer broke off: {error}")))),
+        Err(error) => return Err(RequestError::Lost(Error::Unknown(format!("the response was interrupted: {error}")))),
     };
     if head.status.is_success() {
-        Ok(Answer { headers: head.headers, body })
+        Ok(SuccessResponse { headers: head.headers, body })
     } else {
-        Err(NoAnswer::Failed(Failure::read(head.status, &body)))
+        Err(RequestError::Response(ErrorResponse::read(head.status, &body)))
     }
 }
 
-/// A failure without a body, as HEAD gives it.
-pub(super) fn is_bare_404(none: &NoAnswer) -> bool {
-    matches!(none, NoAnswer::Failed(failure) if failure.status == StatusCode::NOT_FOUND && failure.code.is_empty())
+/// A 404 without an error code, as HEAD returns it.
+pub(super) fn is_bare_404(error: &RequestError) -> bool {
+    let RequestError::Response(response) = error else { return false };
+    response.status == StatusCode::NOT_FOUND && response.code.is_empty()
 }
 
-/// The text of a header.
+/// A header value, if it is visible ASCII.
 pub(super) fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
@@ -278,17 +289,12 @@ pub(super) fn etag(headers: &HeaderMap) -> Option<String> {
     header_text(headers, "etag").map(unquote)
 }
 
-/// An ETag as stores write it, without quotes.
+/// An ETag without weak prefix and quotes.
 pub(super) fn unquote(etag: &str) -> String {
     etag.trim_start_matches("W/").trim_matches('"').to_owned()
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,26 +1,26 @@
-//! Backend uploads: parts of a body that is too large for one request.
+//! Backend uploads (S3 multipart): parts of a body that is too large for one request.
 
 use bytes::Bytes;
 use http::Method;
 use http::header::CONTENT_TYPE;
 
 use super::S3;
-use super::answer::{Failure, as_delete_answer};
-use super::list::Decoder;
+use super::answer::{ErrorResponse, as_delete_answer};
+use super::list::KeyDecoder;
 use super::objects::{streamed, version_id};
-use super::transport::{Answer, NoAnswer, Payload, Request, etag, unquote};
-use super::xml::{Element, element};
+use super::transport::{Payload, RequestError, S3Request, SuccessResponse, etag, unquote};
+use super::xml::{XmlElement, element};
 use crate::{ByteStream, DeleteAnswer, Error, PartOf, Probe, UnfinishedUpload, UploadedPart, UploadsPage, Written};
 
-/// Pages of unfinished uploads that share one key as a prefix.
+/// Number of pages of unfinished uploads that share one key as a prefix.
 const PAGES_MAX: usize = 1000;
 
 impl S3 {
     pub(super) async fn create_upload(&self, key: &str) -> Result<String, Error> {
-        let answer = self.transport.answer(Request::new(Method::POST, Some(key), &[("uploads", "")])).await?;
-        let root = Element::parse(&answer.body)?;
+        let answer = self.transport.answer(S3Request::new(Method::POST, Some(key), &[("uploads", "")])).await?;
+        let root = XmlElement::parse(&answer.body)?;
         let upload = root.child_text("UploadId").filter(|upload| !upload.is_empty());
-        upload.map(str::to_owned).ok_or_else(|| Error::Unknown("the upload was given no name".to_owned()))
+        upload.map(str::to_owned).ok_or_else(|| Error::Unknown("the response has no UploadId".to_owned()))
     }
 
     pub(super) async fn upload_part(
@@ -32,9 +32,10 @@ impl S3 {
         let number = part.number.to_string();
         let query = [("partNumber", number.as_str()), ("uploadId", part.upload)];
         let payload = streamed(size_bytes, body).await?;
-        let request = Request::new(Method::PUT, Some(part.key), &query).carrying(payload);
+        let request = S3Request::new(Method::PUT, Some(part.key), &query).with_payload(payload);
         let answer = self.transport.answer(request).await?;
-        let etag = etag(&answer.headers).ok_or_else(|| Error::Unknown("the part was given no ETag".to_owned()))?;
+        let etag =
+            etag(&answer.headers).ok_or_else(|| Error::Unknown("the response to a part has no ETag".to_owned()))?;
         Ok(UploadedPart { number: part.number, etag })
     }
 
@@ -45,32 +46,32 @@ impl S3 {
         parts: &[UploadedPart],
     ) -> Result<Written, Error> {
         let query = [("uploadId", upload)];
-        let request = Request::new(Method::POST, Some(key), &query)
+        let request = S3Request::new(Method::POST, Some(key), &query)
             .header(CONTENT_TYPE, "application/xml")
-            .carrying(Payload::Known(Bytes::from(parts_document(parts))));
+            .with_payload(Payload::Known(Bytes::from(parts_document(parts))));
         let answer = self.transport.answer(request).await?;
         let etag = completed(&answer)?;
-        // The answer does not tell how many bytes the parts came to.
+        // The response does not contain the size of the object.
         let Probe::Present(present) = self.probe_object(key).await else {
-            return Err(Error::Unknown("the upload was finished, but its key is not there".to_owned()));
+            return Err(Error::Unknown("the upload was completed, but its object was not found".to_owned()));
         };
         let version_id = version_id(&answer.headers);
         if version_id.is_some() {
-            self.found_versions();
+            self.set_keeps_versions();
         }
         Ok(Written { size_bytes: present.size_bytes, etag: etag.or(present.etag), version_id })
     }
 
     pub(super) async fn abandon_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
         let query = [("uploadId", upload)];
-        match self.transport.answer(Request::new(Method::DELETE, Some(key), &query)).await {
+        match self.transport.answer(S3Request::new(Method::DELETE, Some(key), &query)).await {
             Ok(_) => DeleteAnswer::Deleted,
-            Err(NoAnswer::Failed(failure)) => match failure.delete_answer() {
-                // That the key is absent says nothing about its uploads.
+            Err(RequestError::Response(failure)) => match failure.delete_answer() {
+                // An absent key says nothing about its uploads.
                 DeleteAnswer::Absent if failure.code != "NoSuchUpload" => DeleteAnswer::Unknown(failure.to_string()),
                 answer => answer,
             },
-            Err(NoAnswer::Lost(error)) => as_delete_answer(&error),
+            Err(RequestError::Lost(error)) => as_delete_answer(&error),
         }
     }
 
@@ -85,7 +86,7 @@ impl S3 {
                 next => from = next,
             }
         }
-        Err(Error::Unknown("the listing of uploads does not end".to_owned()))
+        Err(Error::Unknown("the listing of uploads has more than 1000 pages".to_owned()))
     }
 
     pub(super) async fn all_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
@@ -101,26 +102,21 @@ impl S3 {
             query.push(("key-marker", &from.key));
             query.push(("upload-id-marker", &from.upload));
         }
-        let answer = self.transport.answer(Request::new(Method::GET, None, &query)).await;
-        match answer.map_err(Error::from) {
-            Ok(answer) => match read_uploads(&Element::parse(&answer.body)?)? {
-                page if page.next.is_some() && page.next.as_ref() == from => {
-                    Err(Error::Unknown("the listing of uploads stands still".to_owned()))
-                }
-                page => Ok(page),
-            },
-            Err(Error::NotFound) => Err(Error::Unknown("the listing of uploads was a 404".to_owned())),
-            Err(error) => Err(error),
+        match read_uploads(&self.transport.listing(&query).await?)? {
+            page if page.next.is_some() && page.next.as_ref() == from => {
+                Err(Error::Unknown("the listing of uploads returned the same marker again".to_owned()))
+            }
+            page => Ok(page),
         }
     }
 }
 
-fn read_uploads(root: &Element) -> Result<UploadsPage, Error> {
+fn read_uploads(root: &XmlElement) -> Result<UploadsPage, Error> {
     if root.name != "ListMultipartUploadsResult" {
-        return Err(Error::Unknown(format!("a listing of uploads was answered with {}", root.name)));
+        return Err(Error::Unknown(format!("the listing of uploads returned <{}>", root.name)));
     }
-    let decoder = Decoder::of(root);
-    let read = |element: &Element, key: &str, upload: &str| {
+    let decoder = KeyDecoder::of(root);
+    let read = |element: &XmlElement, key: &str, upload: &str| {
         let key = decoder.decode(element.child_text(key).unwrap_or_default())?;
         Ok::<_, Error>(UnfinishedUpload { key, upload: element.child_text(upload).unwrap_or_default().to_owned() })
     };
@@ -130,13 +126,13 @@ fn read_uploads(root: &Element) -> Result<UploadsPage, Error> {
     Ok(UploadsPage { items, next })
 }
 
-/// Finishing may take so long that the service answers 200 first and fails later, in the body.
-fn completed(answer: &Answer) -> Result<Option<String>, Error> {
-    let root = Element::parse(&answer.body)?;
+/// Reads the response of `CompleteMultipartUpload`: a service may send 200 first and an error later, in the body.
+fn completed(answer: &SuccessResponse) -> Result<Option<String>, Error> {
+    let root = XmlElement::parse(&answer.body)?;
     match root.name.as_str() {
         "CompleteMultipartUploadResult" => Ok(root.child_text("ETag").map(unquote)),
-        "Error" => Err(Failure::read(http::StatusCode::INTERNAL_SERVER_ERROR, &answer.body).error()),
-        other => Err(Error::Unknown(format!("finishing an upload was answered with {other}"))),
+        "Error" => Err(ErrorResponse::read(http::StatusCode::INTERNAL_SERVER_ERROR, &answer.body).error()),
+        other => Err(Error::Unknown(format!("completing an upload returned <{other}>"))),
     }
 }
 
@@ -153,15 +149,15 @@ fn parts_document(parts: &[UploadedPart]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, completed, read_uploads};
-    use crate::s3::xml::Element;
+    use super::{SuccessResponse, completed, read_uploads};
+    use crate::s3::xml::XmlElement;
     use crate::{Error, UnfinishedUpload};
     use bytes::Bytes;
     use http::HeaderMap;
 
     #[test]
-    fn a_failure_behind_a_200_is_a_failure() {
-        let answer = |body: &'static str| Answer { headers: HeaderMap::new(), body: Bytes::from(body) };
+    fn error_in_the_body_of_a_200_is_an_error() {
+        let answer = |body: &'static str| SuccessResponse { headers: HeaderMap::new(), body: Bytes::from(body) };
         let failed = completed(&answer("<Error><Code>InternalError</Code></Error>"));
         assert!(matches!(failed, Err(Error::Away(_))));
         let done = completed(&answer(
@@ -172,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn uploads_are_read_with_where_they_go_on() {
+    fn uploads_are_read_with_their_next_markers() {
         let document = b"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated><NextKeyMarker>ab</NextKeyMarker>\
             <NextUploadIdMarker>2</NextUploadIdMarker><Upload><Key>a</Key><UploadId>1</UploadId></Upload>\
             <Upload><Key>ab</Key><UploadId>2</UploadId></Upload></ListMultipartUploadsResult>";
-        let root = Element::parse(document).expect("valid");
+        let root = XmlElement::parse(document).expect("valid");
         let page = read_uploads(&root).expect("read");
         let unfinished = |key: &str, upload: &str| UnfinishedUpload { key: key.to_owned(), upload: upload.to_owned() };
         assert_eq!(page.items, [unfinished("a", "1"), unfinished("ab", "2")]);

@@ -1,4 +1,4 @@
-//! What every tier must do, as facts that are stamped on each of them.
+//! Conformance tests that every tier must pass.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,24 +7,24 @@ use bytes::Bytes;
 use s3o_model::ids::ContentId;
 use uuid::Uuid;
 
-use crate::tier::{Entry, FORGET_MAX, Tier};
+use crate::tier::{CacheEntry, REMOVE_MAX, Tier};
 
-/// Makes one test per fact. Takes a function without arguments whose future gives a tier within
-/// reach and a guard to keep while it is used.
+/// Generates one test per function of this module. Takes an async function without arguments that returns
+/// a reachable tier and a guard for its lifetime.
 macro_rules! conformance {
     ($subject:path) => {
         $crate::conformance::conformance! { $subject;
-            what_was_kept_is_found, what_was_not_kept_is_missed, what_was_forgotten_is_missed,
-            forgetting_again_is_harmless, a_thousand_are_forgotten_at_once, neighbours_stay,
-            keeping_again_keeps_the_last, an_entry_ends_with_its_time, another_length_is_not_found,
-            bytes_of_any_kind_read_back,
+            stored_body_is_found, unknown_content_is_a_miss, removed_body_is_a_miss,
+            removing_again_succeeds, a_thousand_bodies_are_removed_in_one_call, other_bodies_stay,
+            last_stored_body_wins, entry_expires_after_its_ttl, wrong_length_is_not_found,
+            binary_body_is_found_unchanged,
         }
     };
-    ($subject:path; $($fact:ident,)+) => {
+    ($subject:path; $($test:ident,)+) => {
         $(#[tokio::test]
-        async fn $fact() {
+        async fn $test() {
             let (tier, _guard) = $subject().await;
-            $crate::conformance::$fact(tier.as_ref()).await;
+            $crate::conformance::$test(tier.as_ref()).await;
         })+
     };
 }
@@ -32,20 +32,20 @@ pub(crate) use conformance;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A content that no other fact uses.
+/// A content ID that no other test uses.
 pub(crate) fn fresh() -> ContentId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let process = u128::from(std::process::id()) << 64;
     ContentId::new(Uuid::from_u128(process | u128::from(NEXT.fetch_add(1, Ordering::Relaxed))))
 }
 
-pub(crate) fn entry(content: ContentId, body: &'static [u8], time: Duration) -> Entry {
-    Entry { content, body: Bytes::from_static(body), time }
+pub(crate) fn entry(content: ContentId, body: &'static [u8], ttl: Duration) -> CacheEntry {
+    CacheEntry { content, body: Bytes::from_static(body), ttl }
 }
 
-async fn kept(tier: &dyn Tier, body: &'static [u8]) -> ContentId {
+async fn stored(tier: &dyn Tier, body: &'static [u8]) -> ContentId {
     let content = fresh();
-    tier.keep(&[entry(content, body, MINUTE)]).await.expect("kept");
+    tier.put(&[entry(content, body, MINUTE)]).await.expect("stored");
     content
 }
 
@@ -53,82 +53,82 @@ async fn found(tier: &dyn Tier, content: ContentId, size_bytes: u64) -> Option<B
     tier.get(content, size_bytes).await.expect("an answer")
 }
 
-pub(crate) async fn what_was_kept_is_found(tier: &dyn Tier) {
-    let content = kept(tier, b"abc").await;
+pub(crate) async fn stored_body_is_found(tier: &dyn Tier) {
+    let content = stored(tier, b"abc").await;
     for _ in 0..2 {
-        assert_eq!(found(tier, content, 3).await.expect("kept"), "abc");
+        assert_eq!(found(tier, content, 3).await.expect("stored"), "abc");
     }
 }
 
-pub(crate) async fn what_was_not_kept_is_missed(tier: &dyn Tier) {
+pub(crate) async fn unknown_content_is_a_miss(tier: &dyn Tier) {
     assert_eq!(found(tier, fresh(), 3).await, None);
 }
 
-pub(crate) async fn what_was_forgotten_is_missed(tier: &dyn Tier) {
-    let content = kept(tier, b"abc").await;
-    tier.forget(&[content]).await.expect("forgotten");
+pub(crate) async fn removed_body_is_a_miss(tier: &dyn Tier) {
+    let content = stored(tier, b"abc").await;
+    tier.remove(&[content]).await.expect("removed");
     assert_eq!(found(tier, content, 3).await, None);
 }
 
-pub(crate) async fn forgetting_again_is_harmless(tier: &dyn Tier) {
-    let content = kept(tier, b"abc").await;
+pub(crate) async fn removing_again_succeeds(tier: &dyn Tier) {
+    let content = stored(tier, b"abc").await;
     for _ in 0..2 {
-        tier.forget(&[content, fresh()]).await.expect("forgotten");
+        tier.remove(&[content, fresh()]).await.expect("removed");
     }
     assert_eq!(found(tier, content, 3).await, None);
 }
 
-pub(crate) async fn a_thousand_are_forgotten_at_once(tier: &dyn Tier) {
-    let contents: Vec<ContentId> = (0..FORGET_MAX).map(|_| fresh()).collect();
-    let entries: Vec<Entry> = contents.iter().map(|content| entry(*content, b"x", MINUTE)).collect();
-    tier.keep(&entries).await.expect("kept");
-    tier.forget(&contents).await.expect("forgotten");
+pub(crate) async fn a_thousand_bodies_are_removed_in_one_call(tier: &dyn Tier) {
+    let contents: Vec<ContentId> = (0..REMOVE_MAX).map(|_| fresh()).collect();
+    let entries: Vec<CacheEntry> = contents.iter().map(|content| entry(*content, b"x", MINUTE)).collect();
+    tier.put(&entries).await.expect("stored");
+    tier.remove(&contents).await.expect("removed");
     for content in contents {
         assert_eq!(found(tier, content, 1).await, None);
     }
 }
 
-pub(crate) async fn neighbours_stay(tier: &dyn Tier) {
-    let (gone, stays) = (kept(tier, b"gone").await, kept(tier, b"stays").await);
-    tier.forget(&[gone]).await.expect("forgotten");
-    assert_eq!(found(tier, stays, 5).await.expect("kept"), "stays");
+pub(crate) async fn other_bodies_stay(tier: &dyn Tier) {
+    let (gone, stays) = (stored(tier, b"gone").await, stored(tier, b"stays").await);
+    tier.remove(&[gone]).await.expect("removed");
+    assert_eq!(found(tier, stays, 5).await.expect("stored"), "stays");
 }
 
-pub(crate) async fn keeping_again_keeps_the_last(tier: &dyn Tier) {
-    let content = kept(tier, b"abc").await;
-    tier.keep(&[entry(content, b"xyz", MINUTE)]).await.expect("kept");
-    assert_eq!(found(tier, content, 3).await.expect("kept"), "xyz");
+pub(crate) async fn last_stored_body_wins(tier: &dyn Tier) {
+    let content = stored(tier, b"abc").await;
+    tier.put(&[entry(content, b"xyz", MINUTE)]).await.expect("stored");
+    assert_eq!(found(tier, content, 3).await.expect("stored"), "xyz");
 }
 
-pub(crate) async fn an_entry_ends_with_its_time(tier: &dyn Tier) {
+pub(crate) async fn entry_expires_after_its_ttl(tier: &dyn Tier) {
     let (short, long) = (fresh(), fresh());
     let entries = [entry(short, b"abc", Duration::from_millis(50)), entry(long, b"abc", MINUTE)];
-    tier.keep(&entries).await.expect("kept");
+    tier.put(&entries).await.expect("stored");
     tokio::time::sleep(Duration::from_millis(80)).await;
     assert_eq!((found(tier, short, 3).await, found(tier, long, 3).await.is_some()), (None, true));
 }
 
-pub(crate) async fn another_length_is_not_found(tier: &dyn Tier) {
-    let content = kept(tier, b"abc").await;
+pub(crate) async fn wrong_length_is_not_found(tier: &dyn Tier) {
+    let content = stored(tier, b"abc").await;
     assert!(!matches!(tier.get(content, 4).await, Ok(Some(_))));
 }
 
-pub(crate) async fn bytes_of_any_kind_read_back(tier: &dyn Tier) {
+pub(crate) async fn binary_body_is_found_unchanged(tier: &dyn Tier) {
     let content = fresh();
     let body: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
-    let entry = Entry { content, body: body.clone().into(), time: MINUTE };
-    tier.keep(&[entry]).await.expect("kept");
-    assert_eq!(found(tier, content, 300_000).await.expect("kept"), body);
+    let entry = CacheEntry { content, body: body.clone().into(), ttl: MINUTE };
+    tier.put(&[entry]).await.expect("stored");
+    assert_eq!(found(tier, content, 300_000).await.expect("stored"), body);
 }
 
-/// The clock of the machine moves by itself, so that entries of memory end as those of Redis do.
+/// Uses the system clock, so that entries in memory expire as in Redis.
 mod memory {
-    use crate::memory::Memory;
+    use crate::memory::MemoryTier;
     use s3o_model::clock::SystemClock;
     use std::sync::Arc;
 
-    fn subject() -> std::future::Ready<(Arc<Memory>, ())> {
-        std::future::ready((Arc::new(Memory::new(64 << 20, 1 << 20, Arc::new(SystemClock))), ()))
+    fn subject() -> std::future::Ready<(Arc<MemoryTier>, ())> {
+        std::future::ready((Arc::new(MemoryTier::new(64 << 20, 1 << 20, Arc::new(SystemClock))), ()))
     }
 
     super::conformance!(self::subject);

@@ -1,26 +1,26 @@
-//! What stands before a body in Redis, so that nothing but that body is ever taken for it: a mark
-//! with the version of this format, the content, the length, and a checksum over all of it.
+//! Header of a body in Redis, so that no other value is ever used as that body: a magic number with the
+//! version of the format, the content ID, the length, and a checksum over all of it.
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use s3o_model::ids::ContentId;
 
-/// The mark; its last byte is the version of the format.
-const MARK: [u8; 4] = *b"s3o\x01";
-const CONTENT_AT: usize = MARK.len();
+/// Magic number; its last byte is the version of the format.
+const MAGIC: [u8; 4] = *b"s3o\x01";
+const CONTENT_AT: usize = MAGIC.len();
 const LENGTH_AT: usize = CONTENT_AT + 16;
 const CHECKSUM_AT: usize = LENGTH_AT + 8;
 const BODY_AT: usize = CHECKSUM_AT + 8;
 
-/// How long a body of this length is in its envelope.
+/// Length of a body of this size with its header.
 pub(super) fn length(size_bytes: u64) -> u64 {
     size_bytes.saturating_add(BODY_AT as u64)
 }
 
-/// A body in its envelope.
+/// Adds the header to a body.
 pub(super) fn seal(content: ContentId, body: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(BODY_AT + body.len());
-    value.extend_from_slice(&MARK);
+    value.extend_from_slice(&MAGIC);
     value.extend_from_slice(content.uuid().as_bytes());
     value.extend_from_slice(&(body.len() as u64).to_be_bytes());
     let checksum = checksum(&value, body);
@@ -29,22 +29,22 @@ pub(super) fn seal(content: ContentId, body: &[u8]) -> Vec<u8> {
     value
 }
 
-/// The body out of its envelope, or what is wrong with it.
+/// Checks the header and returns the body, or what is wrong.
 pub(super) fn open(mut value: Vec<u8>, content: ContentId, size_bytes: u64) -> Result<Bytes, &'static str> {
-    if value.len() < BODY_AT || value[..CONTENT_AT] != MARK {
+    if value.len() < BODY_AT || value[..CONTENT_AT] != MAGIC {
         return Err("not an entry of this format");
     }
     if value[CONTENT_AT..LENGTH_AT] != *content.uuid().as_bytes() {
-        return Err("another content");
+        return Err("wrong content ID");
     }
     let is_length = |length: u64| value[LENGTH_AT..CHECKSUM_AT] == length.to_be_bytes();
     if !is_length(size_bytes) || !is_length((value.len() - BODY_AT) as u64) {
-        return Err("another length");
+        return Err("wrong length");
     }
     if value[CHECKSUM_AT..BODY_AT] != checksum(&value[..CHECKSUM_AT], &value[BODY_AT..]) {
-        return Err("another checksum");
+        return Err("wrong checksum");
     }
-    // What is kept in memory is counted by its length.
+    // The memory tier counts the length of a body, not its capacity.
     value.shrink_to_fit();
     Ok(Bytes::from(value).slice(BODY_AT..))
 }
@@ -65,7 +65,7 @@ mod tests {
     const CONTENT: ContentId = ContentId::new(Uuid::from_u128(7));
 
     #[test]
-    fn what_was_sealed_opens() {
+    fn sealed_body_opens() {
         for body in [vec![], b"a".to_vec(), vec![9; 70_000]] {
             let sealed = seal(CONTENT, &body);
             assert_eq!(sealed.len() as u64, length(body.len() as u64));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_can_change_unseen() {
+    fn every_changed_byte_is_detected() {
         let sealed = seal(CONTENT, b"abc");
         for position in 0..sealed.len() {
             let mut value = sealed.clone();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_or_grew_does_not_open() {
+    fn truncated_or_extended_value_does_not_open() {
         let sealed = seal(CONTENT, b"abc");
         for end in 0..sealed.len() {
             assert!(open(sealed[..end].to_vec(), CONTENT, 3).is_err(), "{end} bytes");
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn the_body_of_another_does_not_open() {
+    fn body_of_another_content_does_not_open() {
         let other = ContentId::new(Uuid::from_u128(8));
-        assert_eq!(open(seal(other, b"abc"), CONTENT, 3), Err("another content"));
-        assert_eq!(open(seal(CONTENT, b"abc"), CONTENT, 4), Err("another length"));
+        assert_eq!(open(seal(other, b"abc"), CONTENT, 3), Err("wrong content ID"));
+        assert_eq!(open(seal(CONTENT, b"abc"), CONTENT, 4), Err("wrong length"));
     }
 
     #[test]
-    fn a_later_format_does_not_open() {
+    fn later_format_does_not_open() {
         let mut value = seal(CONTENT, b"abc");
         value[CONTENT_AT - 1] = 2;
         let right = checksum(&value[..BODY_AT - 8], b"abc");

@@ -1,8 +1,8 @@
-//! Redis as it should be, and as it should not.
+//! Tests of the Redis tier against a real Redis and against faulty servers.
 
 use super::{Redis, check_url, envelope};
 use crate::conformance::{entry, fresh};
-use crate::tier::{Entry, Tier, TierError};
+use crate::tier::{CacheEntry, Tier, TierError};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use redis::AsyncCommands as _;
@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Ends the upkeep of a tier.
-pub(crate) struct Upkeep(JoinHandle<()>);
+/// Aborts its task when it is dropped.
+pub(crate) struct TaskGuard(JoinHandle<()>);
 
-impl Drop for Upkeep {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -28,22 +28,22 @@ fn url() -> String {
     std::env::var("S3O_TEST_REDIS_URL").expect("S3O_TEST_REDIS_URL names a Redis: scripts/redis.sh starts one")
 }
 
-fn tier_at(url: &str) -> (Arc<Redis>, Upkeep) {
+fn tier_at(url: &str) -> (Arc<Redis>, TaskGuard) {
     let tier = Arc::new(Redis::new(url, "test").expect("a valid URL"));
-    let kept = Arc::clone(&tier);
-    (tier, Upkeep(tokio::spawn(async move { kept.stay_reachable().await })))
+    let polled = Arc::clone(&tier);
+    (tier, TaskGuard(tokio::spawn(async move { polled.stay_reachable().await })))
 }
 
-/// A tier of the Redis of the tests, connected.
-pub(crate) async fn reachable() -> (Arc<Redis>, Upkeep) {
+/// A connected tier on the Redis of the tests.
+pub(crate) async fn reachable() -> (Arc<Redis>, TaskGuard) {
     let (tier, upkeep) = tier_at(&url());
-    until("connected", || tier.is_reachable()).await;
+    wait_until("connected", || tier.is_reachable()).await;
     (tier, upkeep)
 }
 
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+async fn wait_until(what: &str, condition: impl Fn() -> bool) {
     for _ in 0..1_000 {
-        if is_so() {
+        if condition() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -57,16 +57,16 @@ async fn raw() -> redis::aio::MultiplexedConnection {
 }
 
 #[tokio::test]
-async fn every_entry_has_an_end_and_a_name_of_its_cluster() {
+async fn entries_expire_and_their_keys_contain_the_cluster() {
     let (tier, _upkeep) = reachable().await;
     let content = fresh();
-    tier.keep(&[entry(content, b"abc", MINUTE)]).await.expect("kept");
+    tier.put(&[entry(content, b"abc", MINUTE)]).await.expect("stored");
     let left: i64 = raw().await.pttl(format!("s3o:test:body:{content}")).await.expect("an answer");
     assert!((1..=60_000).contains(&left), "{left} ms left");
 }
 
 #[tokio::test]
-async fn values_that_somebody_changed_are_not_believed() {
+async fn changed_values_are_corrupt() {
     let (tier, _upkeep) = reachable().await;
     let content = fresh();
     let key = format!("s3o:test:body:{content}");
@@ -75,44 +75,44 @@ async fn values_that_somebody_changed_are_not_believed() {
     let (cut, grown) = (sealed[..sealed.len() - 1].to_vec(), [&sealed[..], b"d"].concat());
     for value in [b"garbage".to_vec(), cut, grown, flipped] {
         raw().await.set::<_, _, ()>(&key, value).await.expect("set");
-        assert!(matches!(tier.get(content, 3).await, Err(TierError::Wrong(_))));
+        assert!(matches!(tier.get(content, 3).await, Err(TierError::Corrupt(_))));
     }
     raw().await.set::<_, _, ()>(&key, b"").await.expect("set");
-    assert_eq!(tier.get(content, 3).await, Ok(None), "nothing is no entry");
+    assert_eq!(tier.get(content, 3).await, Ok(None), "an empty value is no entry");
     raw().await.del::<_, ()>(&key).await.expect("deleted");
     raw().await.lpush::<_, _, ()>(&key, "a list").await.expect("pushed");
     assert!(matches!(tier.get(content, 3).await, Err(TierError::Away(_))));
-    tier.forget(&[content]).await.expect("forgotten");
-    assert_eq!(tier.get(content, 3).await, Ok(None), "one refusal does not cut the connection");
+    tier.remove(&[content]).await.expect("removed");
+    assert_eq!(tier.get(content, 3).await, Ok(None), "one refusal does not close the connection");
 }
 
 #[tokio::test]
-async fn of_a_value_that_is_too_long_one_byte_too_many_is_read() {
+async fn one_extra_byte_is_read_of_a_value_that_is_too_long() {
     let (tier, _upkeep) = reachable().await;
     let content = fresh();
     let (key, sealed) = (format!("s3o:test:body:{content}"), envelope::seal(content, b"abc"));
     raw().await.set::<_, _, ()>(&key, vec![7_u8; 4 << 20]).await.expect("set");
-    let lines = tier.link.lines().expect("connected");
-    let read = super::value_of(&mut lines.asking.clone(), key, envelope::length(3)).await.expect("an answer");
+    let connection = tier.link.connection().expect("connected");
+    let read = super::read_value(&mut connection.reads.clone(), key, envelope::length(3)).await.expect("an answer");
     assert_eq!(read.len(), sealed.len() + 1);
-    tier.forget(&[content]).await.expect("forgotten");
+    tier.remove(&[content]).await.expect("removed");
 }
 
 #[tokio::test]
-async fn a_redis_that_is_not_there_is_not_asked() {
+async fn missing_redis_is_not_queried() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
     let (tier, _upkeep) = tier_at(&format!("redis://127.0.0.1:{port}"));
     tokio::time::sleep(Duration::from_millis(50)).await;
     for _ in 0..10_000 {
-        assert_eq!(tier.get(fresh(), 3).now_or_never(), Some(Err(TierError::NotAsked)), "a reader waited");
+        assert_eq!(tier.get(fresh(), 3).now_or_never(), Some(Err(TierError::Skipped)), "a reader timeouts");
     }
-    assert_eq!(tier.forget(&[fresh()]).await, Err(TierError::NotAsked));
+    assert_eq!(tier.remove(&[fresh()]).await, Err(TierError::Skipped));
 }
 
-/// Speaks just enough to be taken for a Redis: so many answers, then silence.
-async fn falls_silent_after(answers: usize) -> (String, Upkeep) {
+/// A server that sends this many answers per connection and then none.
+async fn silent_after(answers: usize) -> (String, TaskGuard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("redis://{}", listener.local_addr().expect("an address"));
     let silence = tokio::spawn(async move {
@@ -131,77 +131,77 @@ async fn falls_silent_after(answers: usize) -> (String, Upkeep) {
             });
         }
     });
-    (url, Upkeep(silence))
+    (url, TaskGuard(silence))
 }
 
 #[tokio::test]
-async fn a_redis_that_falls_silent_costs_a_few_short_waits_and_then_nothing() {
-    let (url, _silence) = falls_silent_after(3).await;
+async fn silent_redis_costs_three_timeouts_and_is_then_not_queried() {
+    let (url, _silence) = silent_after(3).await;
     let (tier, _upkeep) = tier_at(&url);
-    until("connected", || tier.is_reachable()).await;
-    let mut waited = 0;
+    wait_until("connected", || tier.is_reachable()).await;
+    let mut timeouts = 0;
     while tier.is_reachable() {
         assert!(matches!(tier.get(fresh(), 3).await, Err(TierError::Away(_))));
-        waited += 1;
+        timeouts += 1;
     }
-    assert_eq!(waited, 3);
-    assert_eq!(tier.get(fresh(), 3).await, Err(TierError::NotAsked));
+    assert_eq!(timeouts, 3);
+    assert_eq!(tier.get(fresh(), 3).await, Err(TierError::Skipped));
 }
 
-/// Passes bytes on to the Redis of the tests until it is told to cut all that go through it.
-async fn relay() -> (String, Arc<Notify>, Upkeep) {
+/// A proxy to the Redis of the tests; the notification closes all its connections.
+async fn relay() -> (String, Arc<Notify>, TaskGuard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let relayed = format!("redis://{}", listener.local_addr().expect("an address"));
     let (cut, target) = (Arc::new(Notify::new()), url().replace("redis://", ""));
-    let told = Arc::clone(&cut);
+    let closed = Arc::clone(&cut);
     let passing = tokio::spawn(async move {
         loop {
             let (mut socket, _) = listener.accept().await.expect("a connection");
-            let (told, target) = (Arc::clone(&told), target.clone());
+            let (closed, target) = (Arc::clone(&closed), target.clone());
             tokio::spawn(async move {
                 let mut redis = tokio::net::TcpStream::connect(target).await.expect("connected");
                 tokio::select! {
                     _ = tokio::io::copy_bidirectional(&mut socket, &mut redis) => {}
-                    () = told.notified() => {}
+                    () = closed.notified() => {}
                 }
             });
         }
     });
-    (relayed, cut, Upkeep(passing))
+    (relayed, cut, TaskGuard(passing))
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_made_again() {
+async fn lost_connection_is_reopened() {
     let (url, cut, _passing) = relay().await;
     let (tier, _upkeep) = tier_at(&url);
-    until("connected", || tier.is_reachable()).await;
+    wait_until("connected", || tier.is_reachable()).await;
     cut.notify_waiters();
     let content = fresh();
     let mut failures = 0;
-    while tier.keep(&[entry(content, b"abc", MINUTE)]).await.is_err() {
+    while tier.put(&[entry(content, b"abc", MINUTE)]).await.is_err() {
         failures += 1;
         assert!(failures < 1_000, "not connected again within ten seconds");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(failures > 0, "the connection was cut");
-    assert_eq!(tier.get(content, 3).await.expect("an answer").expect("kept"), "abc");
+    assert_eq!(tier.get(content, 3).await.expect("an answer").expect("stored"), "abc");
 }
 
 #[tokio::test]
 async fn large_bodies_fit_into_one_pipeline() {
     let (tier, _upkeep) = reachable().await;
-    let entries: Vec<Entry> =
-        (0..8).map(|_| Entry { content: fresh(), body: Bytes::from(vec![1; 1 << 20]), time: MINUTE }).collect();
-    tier.keep(&entries).await.expect("kept");
+    let entries: Vec<CacheEntry> =
+        (0..8).map(|_| CacheEntry { content: fresh(), body: Bytes::from(vec![1; 1 << 20]), ttl: MINUTE }).collect();
+    tier.put(&entries).await.expect("stored");
     for entry in &entries {
         assert_eq!(tier.get(entry.content, 1 << 20).await.expect("an answer").as_ref(), Some(&entry.body));
     }
     let contents: Vec<_> = entries.iter().map(|entry| entry.content).collect();
-    tier.forget(&contents).await.expect("forgotten");
+    tier.remove(&contents).await.expect("removed");
 }
 
 #[test]
-fn a_url_is_checked_before_it_is_used() {
+fn invalid_urls_are_rejected() {
     assert!(check_url("redis://:secret@127.0.0.1:6379/2").is_ok());
     for url in ["", "127.0.0.1:6379", "http://127.0.0.1", "redis://", "redis://host:port"] {
         assert!(check_url(url).is_err(), "{url}");

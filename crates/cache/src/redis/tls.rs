@@ -1,13 +1,13 @@
-//! `rediss://`: TLS to Redis, with the certificates of the operating system or those of the file that the parameter
-//! `sslrootcert` of the URL names. Issuer, validity and name of the server's certificate are always checked.
+//! `rediss://`: TLS to Redis, with the root certificates of the operating system or of the file in the URL parameter
+//! `sslrootcert`. Issuer, validity and name of the server's certificate are always checked.
 
 use redis::{Client, TlsCertificates};
 use rustls::crypto::aws_lc_rs;
 
-/// Why a URL cannot be used; never holds the URL itself, which may have a password.
+/// Why a URL is invalid; never contains the URL itself, which may have a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidUrl {
-    /// It cannot be parsed.
+pub enum InvalidRedisUrl {
+    /// The URL cannot be parsed.
     #[error("is not a URL such as redis://:password@host:6379/0 or rediss://host:6379/0?sslrootcert=FILE")]
     Malformed,
     /// `sslrootcert` was given for a connection without TLS.
@@ -18,26 +18,26 @@ pub enum InvalidUrl {
     RootCertificates(String),
 }
 
-/// A client for a URL; connects to nothing yet.
-pub(super) fn client(url: &str) -> Result<Client, InvalidUrl> {
-    let parsed = redis::parse_redis_url(url).ok_or(InvalidUrl::Malformed)?;
+/// A client for a URL, not connected yet.
+pub(super) fn client(url: &str) -> Result<Client, InvalidRedisUrl> {
+    let parsed = redis::parse_redis_url(url).ok_or(InvalidRedisUrl::Malformed)?;
     let is_tls = matches!(parsed.scheme(), "rediss" | "valkeys");
     let file = parsed.query_pairs().find(|(name, _)| name == "sslrootcert").map(|(_, value)| value.into_owned());
     match file {
-        Some(_) if !is_tls => Err(InvalidUrl::NotTls),
-        None if !is_tls => Client::open(url).map_err(|_| InvalidUrl::Malformed),
+        Some(_) if !is_tls => Err(InvalidRedisUrl::NotTls),
+        None if !is_tls => Client::open(url).map_err(|_| InvalidRedisUrl::Malformed),
         file => tls_client(url, file.as_deref()),
     }
 }
 
-fn tls_client(url: &str, file: Option<&str>) -> Result<Client, InvalidUrl> {
-    // The library takes the provider of the process; one that is set already serves as well.
+fn tls_client(url: &str, file: Option<&str>) -> Result<Client, InvalidRedisUrl> {
+    // The library uses the provider of the process; an error means that one is set already.
     let _ = aws_lc_rs::default_provider().install_default();
-    let Some(file) = file else { return Client::open(url).map_err(|_| InvalidUrl::Malformed) };
-    let failed = |why: String| InvalidUrl::RootCertificates(format!("{file}: {why}"));
+    let Some(file) = file else { return Client::open(url).map_err(|_| InvalidRedisUrl::Malformed) };
+    let failed = |why: String| InvalidRedisUrl::RootCertificates(format!("{file}: {why}"));
     let pem = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
     if !pem.windows(PEM_START.len()).any(|window| window == PEM_START) {
-        return Err(failed("there is no certificate in it".to_owned()));
+        return Err(failed("the file contains no certificate".to_owned()));
     }
     let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
     Client::build_with_tls(url, certificates).map_err(|error| failed(error.to_string()))
@@ -47,15 +47,15 @@ const PEM_START: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 #[cfg(test)]
 mod tests {
-    use super::{InvalidUrl, client};
+    use super::{InvalidRedisUrl, client};
 
     #[test]
-    fn urls_are_checked_without_being_quoted() {
+    fn urls_are_validated_and_errors_do_not_quote_them() {
         for url in ["redis://:secret@h:6379/1", "rediss://h", "rediss://:secret@h:6380/0?protocol=3"] {
             assert!(client(url).is_ok(), "{url}");
         }
-        assert_eq!(client("http://secret@h").err(), Some(InvalidUrl::Malformed));
-        assert_eq!(client("redis://h?sslrootcert=/a").err(), Some(InvalidUrl::NotTls));
+        assert_eq!(client("http://secret@h").err(), Some(InvalidRedisUrl::Malformed));
+        assert_eq!(client("redis://h?sslrootcert=/a").err(), Some(InvalidRedisUrl::NotTls));
         for file in ["/nowhere/ca.pem", "/dev/null"] {
             let refused =
                 client(&format!("rediss://:secret@h?sslrootcert={file}")).err().map(|error| error.to_string());

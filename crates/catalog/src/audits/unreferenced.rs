@@ -1,4 +1,4 @@
-//! Content that neither a count nor a row says to be in use.
+//! Live content with a count of zero and no referring row.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use s3o_model::ids::ContentId;
 
 use super::{CondemnedPlace, Confirmed};
 use crate::error::Error;
-use crate::release::{NONE, Release, Selector};
+use crate::release::{DELETES_NOTHING, Release, Selector};
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
 
@@ -16,14 +16,11 @@ static UNREFERENCED: LazyLock<Release> = LazyLock::new(|| {
     Release::of(&Selector {
         referrers: "contents WHERE id IN TEXTS($1) AND ref_count = 0",
         column: "id",
-        dying_objects: NONE,
-        dying_pieces: NONE,
-        dying_parts: NONE,
-        dying_pins: NONE,
+        ..DELETES_NOTHING
     })
 });
 
-/// A finding about the catalog as a whole: it names no backend.
+/// A finding about the whole catalog: its backend is empty.
 const NOTE: &str = "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
      VALUES ('miscounted', '', 'contents', 0, $1, :now) \
      ON CONFLICT (backend_name, physical_key, kind) DO UPDATE SET detail = excluded.detail";
@@ -36,7 +33,7 @@ pub(super) async fn condemn(catalog: &Catalog, suspects: &[Confirmed]) -> Result
     let contents: Vec<ContentId> = unused.map(|suspect| suspect.content).collect();
     let list = params![json(&contents)];
     let mut unit = Unit::new("condemn_unreferenced");
-    UNREFERENCED.lock(&mut unit, &list);
+    UNREFERENCED.lock_contents(&mut unit, &list);
     let before = unit.run(
         "SELECT c.id, l.backend_name, l.physical_key, l.size_bytes FROM contents c \
          LEFT JOIN object_locations l ON l.content_id = c.id \
@@ -46,18 +43,18 @@ pub(super) async fn condemn(catalog: &Catalog, suspects: &[Confirmed]) -> Result
     UNREFERENCED.condemn(&mut unit, &list, Reason::Delete);
     let after = unit.run("SELECT id FROM contents WHERE id IN TEXTS($1) AND state = 'condemned'", list);
     let answers = catalog.write(unit).await?;
-    let condemned = answers[after].rows.iter().map(|row| row.text(0));
+    let condemned = answers[after].rows.iter().map(|row| row.text("id"));
     let condemned = condemned.collect::<Result<HashSet<_>, Error>>()?;
-    let places = answers[before].rows.iter().filter(|row| row.text(0).is_ok_and(|id| condemned.contains(id)));
+    let places = answers[before].rows.iter().filter(|row| row.text("id").is_ok_and(|id| condemned.contains(id)));
     places.map(condemned_place).collect()
 }
 
 fn condemned_place(row: &Row) -> Result<CondemnedPlace, Error> {
-    let place = match row.opt_text(1)? {
-        Some(_) => Some((row.parse(1)?, row.text(2)?.to_owned(), row.size(3)?)),
+    let place = match row.opt_text("backend_name")? {
+        Some(_) => Some((row.parse("backend_name")?, row.string("physical_key")?, row.size("size_bytes")?)),
         None => None,
     };
-    Ok(CondemnedPlace { content: row.parse(0)?, place })
+    Ok(CondemnedPlace { content: row.parse("id")?, place })
 }
 
 pub(super) async fn note(catalog: &Catalog, suspects: u64) -> Result<(), Error> {

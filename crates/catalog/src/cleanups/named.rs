@@ -1,7 +1,8 @@
-//! Claimed cleanups whose key a location or an open write names as well. A physical key is named once, so rows
-//! contradict each other there; the bytes stay, and a finding reports them.
+//! Claimed cleanups whose key a location or an open write names as well. These rows contradict each other, since a
+//! physical key is named once. The bytes stay, and a finding reports them.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use s3o_model::cleanup::Cleanup;
 use s3o_model::ids::ClaimToken;
@@ -9,6 +10,7 @@ use s3o_model::names::BackendName;
 
 use super::ClaimedCleanups;
 use crate::error::Error;
+use crate::quotas::{Counter, move_bytes};
 use crate::unit::{Unit, json};
 use crate::{Catalog, params};
 
@@ -22,16 +24,14 @@ const NOTE: &str = "INSERT INTO findings (kind, backend_name, physical_key, size
      '{\"reason\":\"' || reason || '\"}', :now FROM cleanup_queue WHERE id IN NUMBERS($1) AND token = $2 \
      ON CONFLICT (backend_name, physical_key, kind) DO UPDATE SET detail = excluded.detail";
 
-const UNBOOK: &str = "UPDATE backend_quotas SET orphan_bytes = orphan_bytes - s.n \
-     FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM cleanup_queue \
-     WHERE id IN NUMBERS($1) AND token = $2 GROUP BY backend_name, stripe) s \
-     WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe";
+const MARKED: &str = "cleanup_queue WHERE id IN NUMBERS($1) AND token = $2";
 
-const REMOVE: &str = "DELETE FROM cleanup_queue WHERE id IN NUMBERS($1) AND token = $2";
+static SUBTRACT_BYTES: LazyLock<String> = LazyLock::new(|| move_bytes(Counter::Orphan, None, MARKED));
+static DELETE: LazyLock<String> = LazyLock::new(|| format!("DELETE FROM {MARKED}"));
 
-/// Takes the cleanups out of a claim whose keys other rows name. No new row can name one later: a physical key is used
-/// once, so what is not named now never is.
-pub(super) async fn set_aside(
+/// Removes the cleanups whose keys other rows name from a claim and from the queue. A row that names one of the other
+/// keys cannot appear later: a physical key is used once.
+pub(super) async fn withdraw_named(
     catalog: &Catalog,
     backend: &BackendName,
     token: ClaimToken,
@@ -45,12 +45,12 @@ pub(super) async fn set_aside(
     if rows.is_empty() {
         return Ok(claimed);
     }
-    let named = rows.iter().map(|row| row.text(0)).collect::<Result<HashSet<_>, _>>()?;
+    let named = rows.iter().map(|row| row.text("physical_key")).collect::<Result<HashSet<_>, _>>()?;
     let is_named = |cleanup: &Cleanup| named.contains(cleanup.physical_key.as_str());
     let (named, cleanups): (Vec<_>, Vec<_>) = claimed.cleanups.into_iter().partition(is_named);
     let ids: Vec<i64> = named.iter().map(|cleanup| cleanup.id.0).collect();
     let mut unit = Unit::new("set_aside_named");
-    for sql in [NOTE, UNBOOK, REMOVE] {
+    for sql in [NOTE, &SUBTRACT_BYTES, &DELETE] {
         unit.run(sql, params![json(&ids), token]);
     }
     catalog.write(unit).await?;

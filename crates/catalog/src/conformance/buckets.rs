@@ -1,107 +1,107 @@
-//! Facts about buckets.
+//! Tests of buckets.
 
 use s3o_model::conditions::WriteCondition;
 use s3o_model::object::Tags;
 
+use super::fixture::{Fixture, bucket_name};
 use super::refused;
-use super::scene::{Scene, bucket_name};
-use crate::{Buckets, Intents, Late, Uploads, Verdict};
+use crate::{Late, Verdict};
 
-/// The second to create a name learns that it was there.
-pub async fn a_bucket_is_created_once(scene: &Scene) {
+/// The second `create_bucket` with the same name returns false.
+pub async fn bucket_is_created_once(fixture: &Fixture) {
     let name = bucket_name("once");
-    assert!(scene.catalog.create_bucket(&name).await.expect("created"));
-    assert!(!scene.catalog.create_bucket(&name).await.expect("asked"));
-    let found = scene.catalog.bucket(&name).await.expect("a look").expect("the bucket");
-    assert_eq!((found.name, found.created_at, found.tags), (name, scene.now(), Tags::new()));
-    assert_eq!(scene.catalog.bucket(&bucket_name("never")).await.expect("a look"), None);
+    assert!(fixture.catalog.create_bucket(&name).await.expect("created"));
+    assert!(!fixture.catalog.create_bucket(&name).await.expect("a query"));
+    let found = fixture.catalog.bucket(&name).await.expect("a query").expect("the bucket");
+    assert_eq!((found.name, found.created_at, found.tags), (name, fixture.now(), Tags::new()));
+    assert_eq!(fixture.catalog.bucket(&bucket_name("never")).await.expect("a query"), None);
 }
 
-/// All buckets, in the order of their names.
-pub async fn buckets_come_by_name(scene: &Scene) {
+/// Names are compared byte by byte.
+pub async fn buckets_are_listed_by_name(fixture: &Fixture) {
     for name in ["b-2", "a.1", "c00", "b-10"] {
-        scene.catalog.create_bucket(&bucket_name(name)).await.expect("created");
+        fixture.catalog.create_bucket(&bucket_name(name)).await.expect("created");
     }
-    let all = scene.catalog.buckets().await.expect("listed");
+    let all = fixture.catalog.buckets().await.expect("listed");
     let names: Vec<&str> = all.iter().map(|bucket| bucket.name.as_str()).collect();
     assert_eq!(names, ["a.1", "b-10", "b-2", "c00"]);
 }
 
-/// A name may come back, a number never: rows of the old bucket must not become the new one's.
-pub async fn a_number_is_never_reused(scene: &Scene) {
-    let first = scene.bucket("again").await;
-    scene.catalog.delete_bucket(first).await.expect("deleted");
-    let second = scene.bucket("again").await;
+/// A new bucket with an old name gets a higher ID, so that it does not inherit rows of the deleted bucket.
+pub async fn bucket_ids_are_never_reused(fixture: &Fixture) {
+    let first = fixture.bucket("again").await;
+    fixture.catalog.delete_bucket(first).await.expect("deleted");
+    let second = fixture.bucket("again").await;
     assert!(second > first, "{second:?}");
 }
 
-/// Tags are replaced as a whole; a bucket that is gone has none.
-pub async fn tags_are_replaced(scene: &Scene) {
-    let bucket = scene.bucket("tagged").await;
+/// Tags of a deleted bucket are refused.
+pub async fn bucket_tags_are_replaced_as_a_whole(fixture: &Fixture) {
+    let bucket = fixture.bucket("tagged").await;
     for tags in [Tags::from([("a".into(), "1".into()), ("b".into(), "2".into())]), Tags::new()] {
-        scene.catalog.set_bucket_tags(bucket, &tags).await.expect("tagged");
-        let found = scene.catalog.bucket(&bucket_name("tagged")).await.expect("a look").expect("the bucket");
+        fixture.catalog.set_bucket_tags(bucket, &tags).await.expect("tagged");
+        let found = fixture.catalog.bucket(&bucket_name("tagged")).await.expect("a query").expect("the bucket");
         assert_eq!(found.tags, tags);
     }
-    scene.catalog.delete_bucket(bucket).await.expect("deleted");
-    refused(scene.catalog.set_bucket_tags(bucket, &Tags::new()).await, Verdict::NoSuchBucket);
+    fixture.catalog.delete_bucket(bucket).await.expect("deleted");
+    refused(fixture.catalog.set_bucket_tags(bucket, &Tags::new()).await, Verdict::NoSuchBucket);
 }
 
-/// An empty bucket goes, once.
-pub async fn an_empty_bucket_goes_once(scene: &Scene) {
-    let bucket = scene.bucket("empty").await;
-    scene.put(bucket, "a", 1).await;
-    assert!(scene.delete(bucket, "a").await);
-    scene.catalog.delete_bucket(bucket).await.expect("deleted");
-    refused(scene.catalog.delete_bucket(bucket).await, Verdict::NoSuchBucket);
-    assert_eq!(scene.catalog.bucket(&bucket_name("empty")).await.expect("a look"), None);
+/// The second delete gets `NoSuchBucket`.
+pub async fn empty_bucket_is_deleted_once(fixture: &Fixture) {
+    let bucket = fixture.bucket("empty").await;
+    fixture.put(bucket, "a", 1).await;
+    assert!(fixture.delete(bucket, "a").await);
+    fixture.catalog.delete_bucket(bucket).await.expect("deleted");
+    refused(fixture.catalog.delete_bucket(bucket).await, Verdict::NoSuchBucket);
+    assert_eq!(fixture.catalog.bucket(&bucket_name("empty")).await.expect("a query"), None);
 }
 
-/// An object keeps its bucket.
-pub async fn a_bucket_with_an_object_stays(scene: &Scene) {
-    let bucket = scene.bucket("full").await;
-    scene.put(bucket, "a", 1).await;
-    refused(scene.catalog.delete_bucket(bucket).await, Verdict::NotEmpty);
-    assert!(scene.resolve("full", "a").await.object.is_some());
+/// The delete gets `NotEmpty`.
+pub async fn bucket_with_an_object_is_not_deleted(fixture: &Fixture) {
+    let bucket = fixture.bucket("full").await;
+    fixture.put(bucket, "a", 1).await;
+    refused(fixture.catalog.delete_bucket(bucket).await, Verdict::NotEmpty);
+    assert!(fixture.resolve("full", "a").await.object.is_some());
 }
 
-/// An open upload keeps its bucket; a closed one does not, though its parts and its answer stay.
-pub async fn only_open_uploads_keep_a_bucket(scene: &Scene) {
-    let bucket = scene.bucket("uploads").await;
-    let (open, completed) = (scene.upload(bucket, "a").await, scene.upload(bucket, "b").await);
-    let parts = [scene.part(completed, 1, 3).await];
-    scene.part(open, 1, 3).await;
-    scene.complete(completed, &parts).await.expect("completed");
-    assert!(scene.delete(bucket, "b").await);
-    refused(scene.catalog.delete_bucket(bucket).await, Verdict::NotEmpty);
-    scene.catalog.abort_upload(open).await.expect("aborted");
-    scene.catalog.delete_bucket(bucket).await.expect("deleted");
-    assert!(scene.catalog.upload(completed).await.expect("a look").is_some());
-    scene.clean_up().await;
-    assert_eq!(scene.booked().await, (0, 0, 0));
+/// A closed upload does not, though its parts and its answer are still stored.
+pub async fn only_open_uploads_prevent_bucket_deletion(fixture: &Fixture) {
+    let bucket = fixture.bucket("uploads").await;
+    let (open, completed) = (fixture.upload(bucket, "a").await, fixture.upload(bucket, "b").await);
+    let parts = [fixture.part(completed, 1, 3).await];
+    fixture.part(open, 1, 3).await;
+    fixture.complete(completed, &parts).await.expect("completed");
+    assert!(fixture.delete(bucket, "b").await);
+    refused(fixture.catalog.delete_bucket(bucket).await, Verdict::NotEmpty);
+    fixture.catalog.abort_upload(open).await.expect("aborted");
+    fixture.catalog.delete_bucket(bucket).await.expect("deleted");
+    assert!(fixture.catalog.upload(completed).await.expect("a query").is_some());
+    fixture.clean_up().await;
+    assert_eq!(fixture.usage().await, (0, 0, 0));
 }
 
-/// An intent does not keep a bucket: its write finds it gone, whatever it is.
-pub async fn a_write_finds_its_bucket_gone(scene: &Scene) {
-    let bucket = scene.bucket("gone").await;
-    let source = scene.put(scene.bucket("other").await, "a", 1).await;
-    let intent = scene.staged(bucket, "a", 7).await;
-    scene.catalog.delete_bucket(bucket).await.expect("deleted");
-    refused(scene.commit(&intent, WriteCondition::None).await, Verdict::NoSuchBucket);
-    refused(scene.copy((source, 1), bucket, "b").await, Verdict::NoSuchBucket);
-    refused(scene.try_stage(&scene.intent(bucket, "a", 7)).await, Verdict::NoSuchBucket);
-    assert_eq!(scene.booked().await, (1, 0, 7));
-    assert!(scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped").was_open);
-    assert_eq!(scene.queued().await, [intent.physical_key]);
+/// An open intent does not prevent the deletion. Its commit, copies and new intents get `NoSuchBucket`.
+pub async fn writes_to_deleted_bucket_are_refused(fixture: &Fixture) {
+    let bucket = fixture.bucket("gone").await;
+    let source = fixture.put(fixture.bucket("other").await, "a", 1).await;
+    let intent = fixture.staged(bucket, "a", 7).await;
+    fixture.catalog.delete_bucket(bucket).await.expect("deleted");
+    refused(fixture.commit(&intent, WriteCondition::None).await, Verdict::NoSuchBucket);
+    refused(fixture.copy((source, 1), bucket, "b").await, Verdict::NoSuchBucket);
+    refused(fixture.try_stage(&fixture.intent(bucket, "a", 7)).await, Verdict::NoSuchBucket);
+    assert_eq!(fixture.usage().await, (1, 0, 7));
+    assert!(fixture.catalog.drop_write(intent.write, Late::No).await.expect("dropped").was_open);
+    assert_eq!(fixture.queued().await, [intent.physical_key]);
 }
 
-/// An upload cannot begin in a bucket that is gone.
-pub async fn an_upload_finds_its_bucket_gone(scene: &Scene) {
-    let bucket = scene.bucket("gone").await;
-    let upload = scene.upload(bucket, "a").await;
-    let mut again = scene.catalog.upload(upload).await.expect("a look").expect("the upload");
-    scene.catalog.abort_upload(upload).await.expect("aborted");
-    scene.catalog.delete_bucket(bucket).await.expect("deleted");
-    again.id = s3o_model::ids::UploadId::new(scene.content().uuid());
-    refused(scene.catalog.create_upload(&again).await, Verdict::NoSuchBucket);
+/// `create_upload` gets `NoSuchBucket`.
+pub async fn upload_to_deleted_bucket_is_refused(fixture: &Fixture) {
+    let bucket = fixture.bucket("gone").await;
+    let upload = fixture.upload(bucket, "a").await;
+    let mut again = fixture.catalog.upload(upload).await.expect("a query").expect("the upload");
+    fixture.catalog.abort_upload(upload).await.expect("aborted");
+    fixture.catalog.delete_bucket(bucket).await.expect("deleted");
+    again.id = s3o_model::ids::UploadId::new(fixture.content().uuid());
+    refused(fixture.catalog.create_upload(&again).await, Verdict::NoSuchBucket);
 }

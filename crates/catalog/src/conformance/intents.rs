@@ -1,4 +1,4 @@
-//! Facts about intents.
+//! Tests of intents.
 
 use std::time::Duration;
 
@@ -7,147 +7,147 @@ use s3o_model::conditions::WriteCondition;
 use s3o_model::ids::BucketId;
 use s3o_model::intent::Intent;
 
+use super::fixture::{ContentStanding, Fixture, LEASE, backend};
 use super::refused;
-use super::scene::{LEASE, Scene, Standing, backend};
-use crate::{Cleanups, Ended, Identities, Intents, Late, Verdict};
+use crate::{Ended, Late, Verdict};
 
 const WINDOW: Duration = Duration::from_hours(1);
 
-/// Three copies of one write, on three backends.
-async fn three_copies(scene: &Scene, bucket: BucketId) -> Vec<Intent> {
-    let mut intents = vec![scene.intent(bucket, "a", 5)];
+/// Stages three copies of one write, on three backends.
+async fn three_copies(fixture: &Fixture, bucket: BucketId) -> Vec<Intent> {
+    let mut intents = vec![fixture.intent(bucket, "a", 5)];
     for name in ["cloud", "tape"] {
-        scene.attach(name, None).await;
-        let other = scene.intent(bucket, "a", 5);
+        fixture.attach(name, None).await;
+        let other = fixture.intent(bucket, "a", 5);
         intents.push(Intent { write: intents[0].write, backend: backend(name), ..other });
     }
     for intent in &intents {
-        scene.try_stage(intent).await.expect("staged");
+        fixture.try_stage(intent).await.expect("staged");
     }
     intents
 }
 
-/// When absence proves something, for each cleanup in the queue.
-async fn windows(scene: &Scene) -> Vec<Option<i64>> {
-    let rows = scene.rows("SELECT absent_ok_after FROM cleanup_queue ORDER BY id", vec![]).await;
-    rows.iter().map(|row| row.opt_int(0).expect("a moment")).collect()
+/// `absent_ok_after` of each cleanup in the queue, in milliseconds.
+async fn windows(fixture: &Fixture) -> Vec<Option<i64>> {
+    let rows = fixture.rows("SELECT absent_ok_after FROM cleanup_queue ORDER BY id", vec![]).await;
+    rows.iter().map(|row| row.opt_int("absent_ok_after").expect("a timestamp")).collect()
 }
 
-/// An intent reserves its room and holds for its lease.
-pub async fn an_intent_reserves_and_holds(scene: &Scene) {
-    let bucket = scene.bucket("hold").await;
-    let until = scene.try_stage(&scene.intent(bucket, "a", 5)).await.expect("staged");
-    assert_eq!(until, scene.now().after(LEASE));
-    assert_eq!(scene.booked().await, (0, 0, 5));
-    assert_eq!(scene.catalog.intents_depth().await.expect("counted"), 1);
+/// `stage` returns the end of the lease.
+pub async fn intent_reserves_its_bytes_for_its_lease(fixture: &Fixture) {
+    let bucket = fixture.bucket("hold").await;
+    let until = fixture.try_stage(&fixture.intent(bucket, "a", 5)).await.expect("staged");
+    assert_eq!(until, fixture.now().after(LEASE));
+    assert_eq!(fixture.usage().await, (0, 0, 5));
+    assert_eq!(fixture.catalog.intents_depth().await.expect("counted"), 1);
 }
 
-/// A backend that is frozen, draining or unknown takes no writes, and keeps nothing reserved.
-pub async fn a_closed_backend_takes_no_writes(scene: &Scene) {
-    let bucket = scene.bucket("closed").await;
+/// Nothing is reserved there.
+pub async fn frozen_draining_or_unknown_backend_refuses_intents(fixture: &Fixture) {
+    let bucket = fixture.bucket("closed").await;
     let disk = backend("disk");
-    scene.catalog.set_frozen(&disk, Some("another mark")).await.expect("frozen");
-    refused(scene.try_stage(&scene.intent(bucket, "a", 5)).await, Verdict::Closed);
-    scene.catalog.set_frozen(&disk, None).await.expect("thawed");
-    scene.change("UPDATE backends SET draining = 1", vec![]).await;
-    refused(scene.try_stage(&scene.intent(bucket, "a", 5)).await, Verdict::Closed);
-    let unknown = Intent { backend: backend("unknown"), ..scene.intent(bucket, "a", 5) };
-    refused(scene.try_stage(&unknown).await, Verdict::Closed);
-    assert_eq!((scene.booked().await, scene.catalog.intents_depth().await.expect("counted")), ((0, 0, 0), 0));
+    fixture.set_frozen(&disk, Some("another mark")).await;
+    refused(fixture.try_stage(&fixture.intent(bucket, "a", 5)).await, Verdict::Closed);
+    fixture.set_frozen(&disk, None).await;
+    fixture.change("UPDATE backends SET draining = 1", vec![]).await;
+    refused(fixture.try_stage(&fixture.intent(bucket, "a", 5)).await, Verdict::Closed);
+    let unknown = Intent { backend: backend("unknown"), ..fixture.intent(bucket, "a", 5) };
+    refused(fixture.try_stage(&unknown).await, Verdict::Closed);
+    assert_eq!((fixture.usage().await, fixture.catalog.intents_depth().await.expect("counted")), ((0, 0, 0), 0));
 }
 
-/// A write that was announced before its backend closed may still be committed.
-pub async fn a_backend_that_closes_lets_writes_end(scene: &Scene) {
-    let intent = scene.staged(scene.bucket("closing").await, "a", 5).await;
-    scene.catalog.set_frozen(&backend("disk"), Some("another mark")).await.expect("frozen");
-    scene.commit(&intent, WriteCondition::None).await.expect("committed");
+/// Freezing the backend refuses only new intents.
+pub async fn intent_staged_before_freeze_commits(fixture: &Fixture) {
+    let intent = fixture.staged(fixture.bucket("closing").await, "a", 5).await;
+    fixture.set_frozen(&backend("disk"), Some("another mark")).await;
+    fixture.commit(&intent, WriteCondition::None).await.expect("committed");
 }
 
-/// A renewed intent outlives its first lease and commits; one that was not renewed is fenced.
-pub async fn only_renewed_intents_commit(scene: &Scene) {
-    let bucket = scene.bucket("renew").await;
-    let (renewed, left) = (scene.staged(bucket, "a", 5).await, scene.staged(bucket, "b", 7).await);
-    scene.wait_almost(LEASE);
-    let ends = scene.catalog.renew(&[renewed.id], LEASE).await.expect("renewed");
-    assert_eq!(ends, [(renewed.id, scene.now().after(LEASE))]);
-    assert!(scene.reap(9, WINDOW).await.is_empty(), "both leases hold");
-    scene.clock.advance(Duration::from_millis(1));
-    let fenced = scene.reap(9, WINDOW).await;
+/// The reaper fences the intent that was not renewed, and its bytes are queued.
+pub async fn only_renewed_intents_commit_after_their_lease(fixture: &Fixture) {
+    let bucket = fixture.bucket("renew").await;
+    let (renewed, left) = (fixture.staged(bucket, "a", 5).await, fixture.staged(bucket, "b", 7).await);
+    fixture.wait_almost(LEASE);
+    let ends = fixture.catalog.renew(&[renewed.id], LEASE).await.expect("renewed");
+    assert_eq!(ends, [(renewed.id, fixture.now().after(LEASE))]);
+    assert!(fixture.reap(9, WINDOW).await.is_empty(), "both leases hold");
+    fixture.clock.advance(Duration::from_millis(1));
+    let fenced = fixture.reap(9, WINDOW).await;
     assert_eq!(fenced.iter().map(|intent| intent.id).collect::<Vec<_>>(), [left.id]);
     assert_eq!((fenced[0].size_bytes, &fenced[0].place), (7, &Some((backend("disk"), left.physical_key.clone()))));
-    refused(scene.commit(&left, WriteCondition::None).await, Verdict::Fenced);
-    scene.commit(&renewed, WriteCondition::None).await.expect("committed");
-    assert_eq!((scene.booked().await, scene.queued().await), ((5, 7, 0), vec![left.physical_key]));
+    refused(fixture.commit(&left, WriteCondition::None).await, Verdict::Fenced);
+    fixture.commit(&renewed, WriteCondition::None).await.expect("committed");
+    assert_eq!((fixture.usage().await, fixture.queued().await), ((5, 7, 0), vec![left.physical_key]));
 }
 
-/// What was fenced, dropped or committed cannot be renewed.
-pub async fn only_open_intents_are_renewed(scene: &Scene) {
-    let bucket = scene.bucket("renew").await;
-    let fenced = scene.staged(bucket, "fenced", 5).await;
-    scene.clock.advance(LEASE);
-    scene.reap(9, WINDOW).await;
-    let (dropped, committed) = (scene.staged(bucket, "dropped", 5).await, scene.staged(bucket, "committed", 5).await);
-    scene.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
-    scene.commit(&committed, WriteCondition::None).await.expect("committed");
-    let open = scene.staged(bucket, "open", 5).await;
+/// Fenced, dropped and committed intents are not, and `note_upload` refuses them.
+pub async fn only_open_intents_are_renewed(fixture: &Fixture) {
+    let bucket = fixture.bucket("renew").await;
+    let fenced = fixture.staged(bucket, "fenced", 5).await;
+    fixture.clock.advance(LEASE);
+    fixture.reap(9, WINDOW).await;
+    let (dropped, committed) =
+        (fixture.staged(bucket, "dropped", 5).await, fixture.staged(bucket, "committed", 5).await);
+    fixture.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
+    fixture.commit(&committed, WriteCondition::None).await.expect("committed");
+    let open = fixture.staged(bucket, "open", 5).await;
     let all = [fenced.id, dropped.id, committed.id, open.id];
-    let renewed = scene.catalog.renew(&all, LEASE).await.expect("renewed");
+    let renewed = fixture.catalog.renew(&all, LEASE).await.expect("renewed");
     assert_eq!(renewed.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [open.id]);
-    refused(scene.catalog.note_upload(fenced.id, &BackendUpload::Starting).await, Verdict::Fenced);
+    refused(fixture.catalog.note_upload(fenced.id, &BackendUpload::Starting).await, Verdict::Fenced);
 }
 
-/// A lease holds to its last millisecond, though another one has just ended.
-pub async fn a_lease_holds_to_its_end(scene: &Scene) {
-    let bucket = scene.bucket("lease").await;
-    let older = scene.staged(bucket, "a", 5).await;
-    scene.clock.advance(Duration::from_millis(1));
-    let younger = scene.staged(bucket, "b", 5).await;
-    scene.wait_almost(LEASE);
-    let fenced = scene.reap(9, WINDOW).await;
+/// The reaper claims only an intent that is a millisecond older.
+pub async fn lease_holds_to_its_last_millisecond(fixture: &Fixture) {
+    let bucket = fixture.bucket("lease").await;
+    let older = fixture.staged(bucket, "a", 5).await;
+    fixture.clock.advance(Duration::from_millis(1));
+    let younger = fixture.staged(bucket, "b", 5).await;
+    fixture.wait_almost(LEASE);
+    let fenced = fixture.reap(9, WINDOW).await;
     assert_eq!(fenced.iter().map(|intent| intent.id).collect::<Vec<_>>(), [older.id]);
-    scene.commit(&younger, WriteCondition::None).await.expect("committed");
+    fixture.commit(&younger, WriteCondition::None).await.expect("committed");
 }
 
-/// An intent that is being resolved is its owner's no more, though its row still stands.
-pub async fn an_aborting_intent_has_lost_its_owner(scene: &Scene) {
-    let intent = scene.staged(scene.bucket("aborting").await, "a", 5).await;
-    scene.change("UPDATE pending_objects SET state = 'aborting'", vec![]).await;
-    assert_eq!(scene.catalog.renew(&[intent.id], LEASE).await.expect("asked"), []);
-    refused(scene.catalog.note_upload(intent.id, &BackendUpload::Starting).await, Verdict::Fenced);
-    refused(scene.commit(&intent, WriteCondition::None).await, Verdict::Fenced);
-    assert!(!scene.catalog.drop_write(intent.write, Late::No).await.expect("asked").was_open);
-    assert_eq!((scene.booked().await, scene.queued().await), ((0, 0, 5), vec![]));
-    scene.change("UPDATE pending_objects SET state = 'open'", vec![]).await;
+/// Renewing, committing and dropping have no effect while the reaper resolves it.
+pub async fn aborting_intent_is_fenced_for_its_owner(fixture: &Fixture) {
+    let intent = fixture.staged(fixture.bucket("aborting").await, "a", 5).await;
+    fixture.change("UPDATE pending_objects SET state = 'aborting'", vec![]).await;
+    assert_eq!(fixture.catalog.renew(&[intent.id], LEASE).await.expect("a query"), []);
+    refused(fixture.catalog.note_upload(intent.id, &BackendUpload::Starting).await, Verdict::Fenced);
+    refused(fixture.commit(&intent, WriteCondition::None).await, Verdict::Fenced);
+    assert!(!fixture.catalog.drop_write(intent.write, Late::No).await.expect("a query").was_open);
+    assert_eq!((fixture.usage().await, fixture.queued().await), ((0, 0, 5), vec![]));
+    fixture.change("UPDATE pending_objects SET state = 'open'", vec![]).await;
 }
 
-/// Copies of one write are fenced together, though only one lease ran out, and each becomes a
-/// cleanup whose absence proves nothing before the window ends.
-pub async fn copies_are_fenced_together(scene: &Scene) {
-    let intents = three_copies(scene, scene.bucket("copies").await).await;
-    scene.clock.advance(LEASE);
-    scene.catalog.renew(&[intents[0].id, intents[1].id], LEASE).await.expect("renewed");
-    let fenced = scene.reap(1, WINDOW).await;
+/// One expired lease is enough. Each copy gets a cleanup whose absence proves nothing before the window ends.
+pub async fn copies_of_one_write_are_fenced_together(fixture: &Fixture) {
+    let intents = three_copies(fixture, fixture.bucket("copies").await).await;
+    fixture.clock.advance(LEASE);
+    fixture.catalog.renew(&[intents[0].id, intents[1].id], LEASE).await.expect("renewed");
+    let fenced = fixture.reap(1, WINDOW).await;
     assert_eq!(fenced.len(), 3);
-    assert_eq!(windows(scene).await, [Some(scene.now().after(WINDOW).millis()); 3]);
+    assert_eq!(windows(fixture).await, [Some(fixture.now().after(WINDOW).millis()); 3]);
     for name in ["disk", "cloud", "tape"] {
-        let books = scene.books(name).await;
-        assert_eq!((books.orphan_bytes, books.reserved_bytes), (5, 0), "{name}");
+        let quota_usage = fixture.quota_usage(name).await;
+        assert_eq!((quota_usage.orphan_bytes, quota_usage.reserved_bytes), (5, 0), "{name}");
     }
-    refused(scene.commit(&intents[0], WriteCondition::None).await, Verdict::Fenced);
+    refused(fixture.commit(&intents[0], WriteCondition::None).await, Verdict::Fenced);
 }
 
-/// One reap takes no more writes than it was told to, the oldest leases first.
-pub async fn a_reap_is_bounded(scene: &Scene) {
-    let bucket = scene.bucket("bounded").await;
+/// The limit counts writes.
+pub async fn reap_is_bounded_and_takes_oldest_leases_first(fixture: &Fixture) {
+    let bucket = fixture.bucket("bounded").await;
     let mut staged = Vec::new();
     for number in 0..5 {
-        staged.push(scene.staged(bucket, &format!("k{number}"), 1).await.id);
-        scene.clock.advance(Duration::from_millis(1));
+        staged.push(fixture.staged(bucket, &format!("k{number}"), 1).await.id);
+        fixture.clock.advance(Duration::from_millis(1));
     }
-    scene.clock.advance(LEASE);
+    fixture.clock.advance(LEASE);
     let mut reaped = Vec::new();
     for expected in [2, 2, 1, 0] {
-        let mut fenced = scene.reap(2, WINDOW).await;
+        let mut fenced = fixture.reap(2, WINDOW).await;
         assert_eq!(fenced.len(), expected);
         fenced.sort_by_key(|intent| intent.id);
         reaped.extend(fenced.into_iter().map(|intent| intent.id));
@@ -155,108 +155,107 @@ pub async fn a_reap_is_bounded(scene: &Scene) {
     assert_eq!(reaped, staged);
 }
 
-/// A write that was given up becomes cleanups, once.
-pub async fn a_write_is_dropped_once(scene: &Scene) {
-    let intents = three_copies(scene, scene.bucket("drop").await).await;
+/// Each copy gets a cleanup. Only a write whose bytes may arrive late has `absent_ok_after`.
+pub async fn dropped_write_is_queued_once(fixture: &Fixture) {
+    let intents = three_copies(fixture, fixture.bucket("drop").await).await;
     let write = intents[0].write;
-    assert!(scene.catalog.drop_write(write, Late::Within(WINDOW)).await.expect("dropped").was_open);
-    assert_eq!(windows(scene).await, [Some(scene.now().after(WINDOW).millis()); 3]);
-    assert!(!scene.catalog.drop_write(write, Late::No).await.expect("asked").was_open);
-    refused(scene.commit(&intents[0], WriteCondition::None).await, Verdict::Fenced);
-    let known = scene.staged(intents[0].bucket, "b", 1).await;
-    assert!(scene.catalog.drop_write(known.write, Late::No).await.expect("dropped").was_open);
-    assert_eq!(windows(scene).await[3], None, "its end was known");
-    assert_eq!(scene.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'put_orphan'").await, 4);
+    assert!(fixture.catalog.drop_write(write, Late::Within(WINDOW)).await.expect("dropped").was_open);
+    assert_eq!(windows(fixture).await, [Some(fixture.now().after(WINDOW).millis()); 3]);
+    assert!(!fixture.catalog.drop_write(write, Late::No).await.expect("a query").was_open);
+    refused(fixture.commit(&intents[0], WriteCondition::None).await, Verdict::Fenced);
+    let known = fixture.staged(intents[0].bucket, "b", 1).await;
+    assert!(fixture.catalog.drop_write(known.write, Late::No).await.expect("dropped").was_open);
+    assert_eq!(windows(fixture).await[3], None, "its end was known");
+    assert_eq!(fixture.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'put_orphan'").await, 4);
 }
 
-/// What is known of a backend upload goes with the intent into its cleanup.
-pub async fn what_is_known_of_an_upload_reaches_cleanup(scene: &Scene) {
-    let bucket = scene.bucket("uploads").await;
+/// The cleanup needs the ID to abort the upload on the backend.
+pub async fn backend_upload_of_intent_is_kept_in_its_cleanup(fixture: &Fixture) {
+    let bucket = fixture.bucket("uploads").await;
     let known = [BackendUpload::None, BackendUpload::Starting, BackendUpload::Started("id".to_owned())];
     for upload in &known {
-        let intent = scene.staged(bucket, "a", 1).await;
-        scene.catalog.note_upload(intent.id, upload).await.expect("noted");
-        scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
+        let intent = fixture.staged(bucket, "a", 1).await;
+        fixture.catalog.note_upload(intent.id, upload).await.expect("noted");
+        fixture.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
     }
-    let (_, mut claimed) = scene.claim(9).await;
+    let (_, mut claimed) = fixture.claim(9).await;
     claimed.sort_by_key(|cleanup| cleanup.id);
     assert_eq!(claimed.into_iter().map(|cleanup| cleanup.upload).collect::<Vec<_>>(), known);
 }
 
-/// A fenced write that ended after all is queued again, and booked exactly once, whether its
-/// first cleanup still stands or was settled.
-pub async fn a_requeued_write_is_booked_once(scene: &Scene) {
-    let intent = scene.staged(scene.bucket("requeue").await, "a", 5).await;
-    scene.clock.advance(LEASE);
-    scene.reap(9, WINDOW).await;
+/// A fenced write that stored its bytes is queued again, whether its first cleanup is still queued or was settled.
+pub async fn requeued_write_is_counted_once(fixture: &Fixture) {
+    let intent = fixture.staged(fixture.bucket("requeue").await, "a", 5).await;
+    fixture.clock.advance(LEASE);
+    fixture.reap(9, WINDOW).await;
     for _ in 0..2 {
         let ended = Ended { backend_version: Some("v7".to_owned()), ..Ended::default() };
-        scene.catalog.requeue(&intent, &ended).await.expect("queued");
-        assert_eq!((scene.booked().await, scene.queued().await.len()), ((0, 5, 0), 1));
+        fixture.catalog.requeue(&intent, &ended).await.expect("queued");
+        assert_eq!((fixture.usage().await, fixture.queued().await.len()), ((0, 5, 0), 1));
     }
-    let (token, claimed) = scene.claim(9).await;
+    let (token, claimed) = fixture.claim(9).await;
     assert_eq!(claimed[0].backend_version.as_deref(), Some("v7"));
-    scene.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await;
-    assert_eq!(scene.booked().await, (0, 0, 0));
-    scene.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
-    assert_eq!((scene.booked().await, scene.queued().await), ((0, 5, 0), vec![intent.physical_key]));
+    fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await;
+    assert_eq!(fixture.usage().await, (0, 0, 0));
+    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
+    assert_eq!((fixture.usage().await, fixture.queued().await), ((0, 5, 0), vec![intent.physical_key]));
 }
 
-/// Who claimed the first cleanup may have looked before the bytes landed: its answer is void.
-pub async fn a_requeue_ends_the_claim(scene: &Scene) {
-    let intent = scene.staged(scene.bucket("requeue").await, "a", 5).await;
-    scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
-    let (token, claimed) = scene.claim(9).await;
-    scene.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
-    assert_eq!(scene.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await, 0);
-    assert_eq!(scene.claim(9).await.1.len(), 1, "it is looked at again, at once");
+/// The worker may have checked the backend before the bytes were stored, so its result is refused.
+pub async fn requeue_ends_the_claim_of_the_cleanup(fixture: &Fixture) {
+    let intent = fixture.staged(fixture.bucket("requeue").await, "a", 5).await;
+    fixture.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
+    let (token, claimed) = fixture.claim(9).await;
+    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
+    assert_eq!(fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await, 0);
+    assert_eq!(fixture.claim(9).await.1.len(), 1, "it is due again at once");
 }
 
-/// A write that ended without an answer may still land, and may have left an upload.
-pub async fn a_requeued_write_is_waited_for(scene: &Scene) {
-    let intent = scene.staged(scene.bucket("requeue").await, "a", 5).await;
-    scene.clock.advance(LEASE);
-    scene.reap(9, WINDOW).await;
-    scene.clock.advance(WINDOW);
-    let (token, claimed) = scene.claim(9).await;
-    scene.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await;
+/// Its bytes may still arrive, and it may have left an upload.
+pub async fn requeued_write_without_answer_keeps_absent_ok_after(fixture: &Fixture) {
+    let intent = fixture.staged(fixture.bucket("requeue").await, "a", 5).await;
+    fixture.clock.advance(LEASE);
+    fixture.reap(9, WINDOW).await;
+    fixture.clock.advance(WINDOW);
+    let (token, claimed) = fixture.claim(9).await;
+    fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await;
     let ended = Ended { upload: BackendUpload::Starting, late: Late::Within(WINDOW), ..Ended::default() };
-    scene.catalog.requeue(&intent, &ended).await.expect("queued");
-    let (_, claimed) = scene.claim(9).await;
+    fixture.catalog.requeue(&intent, &ended).await.expect("queued");
+    let (_, claimed) = fixture.claim(9).await;
     assert_eq!(claimed[0].upload, BackendUpload::Starting);
-    assert_eq!(claimed[0].absent_ok_after, Some(scene.now().after(WINDOW)));
+    assert_eq!(claimed[0].absent_ok_after, Some(fixture.now().after(WINDOW)));
 }
 
-/// A write that was committed after all is in use.
-pub async fn a_committed_write_is_not_requeued(scene: &Scene) {
-    let intent = scene.staged(scene.bucket("requeue").await, "a", 5).await;
-    scene.catalog.requeue(&intent, &Ended::default()).await.expect("nothing to do");
-    scene.commit(&intent, WriteCondition::None).await.expect("committed");
-    scene.catalog.requeue(&intent, &Ended::default()).await.expect("nothing to do");
-    assert_eq!((scene.booked().await, scene.queued().await.len()), ((5, 0, 0), 0));
+/// An open one is not either.
+pub async fn committed_write_is_not_requeued(fixture: &Fixture) {
+    let intent = fixture.staged(fixture.bucket("requeue").await, "a", 5).await;
+    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("nothing to do");
+    fixture.commit(&intent, WriteCondition::None).await.expect("committed");
+    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("nothing to do");
+    assert_eq!((fixture.usage().await, fixture.queued().await.len()), ((5, 0, 0), 0));
 }
 
-/// The flag of a later change is for the reaper; a live owner commits, so the last commit wins.
-pub async fn a_superseded_owner_still_commits(scene: &Scene) {
-    let bucket = scene.bucket("last").await;
-    let slow = scene.staged(bucket, "a", 5).await;
-    let quick = scene.put(bucket, "a", 7).await;
-    scene.commit(&slow, WriteCondition::None).await.expect("committed");
-    assert_eq!(scene.resolve("last", "a").await.object.expect("there").size_bytes, 5);
-    assert_eq!(scene.standing(quick).await, Standing::Condemned);
+/// Only the reaper reads the flag. A live owner commits, so the last commit wins.
+pub async fn superseded_intent_still_commits(fixture: &Fixture) {
+    let bucket = fixture.bucket("last").await;
+    let slow = fixture.staged(bucket, "a", 5).await;
+    let quick = fixture.put(bucket, "a", 7).await;
+    fixture.commit(&slow, WriteCondition::None).await.expect("committed");
+    assert_eq!(fixture.resolve("last", "a").await.object.expect("there").size_bytes, 5);
+    assert_eq!(fixture.standing(quick).await, ContentStanding::Condemned);
 }
 
-/// A process that takes a catalog over ends the leases and claims of the one before it.
-pub async fn a_takeover_ends_leases_and_claims(scene: &Scene) {
-    let bucket = scene.bucket("takeover").await;
-    scene.put(bucket, "a", 5).await;
-    assert!(scene.delete(bucket, "a").await);
-    let (token, claimed) = scene.claim(9).await;
-    let intent = scene.staged(bucket, "b", 1).await;
-    scene.catalog.take_over().await.expect("taken over");
-    assert_eq!(scene.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await, 0);
-    assert_eq!(scene.claim(9).await.1.len(), 1);
-    let fenced = scene.reap(9, WINDOW).await;
+/// This is for a process that opens the catalog after another one ended.
+pub async fn takeover_ends_leases_and_claims(fixture: &Fixture) {
+    let bucket = fixture.bucket("takeover").await;
+    fixture.put(bucket, "a", 5).await;
+    assert!(fixture.delete(bucket, "a").await);
+    let (token, claimed) = fixture.claim(9).await;
+    let intent = fixture.staged(bucket, "b", 1).await;
+    fixture.catalog.take_over().await.expect("taken over");
+    assert_eq!(fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await, 0);
+    assert_eq!(fixture.claim(9).await.1.len(), 1);
+    let fenced = fixture.reap(9, WINDOW).await;
     assert_eq!(fenced.iter().map(|fenced| fenced.id).collect::<Vec<_>>(), [intent.id]);
-    assert_eq!(scene.catalog.depths().await.expect("counted").intents, 0);
+    assert_eq!(fixture.catalog.depths().await.expect("counted").intents, 0);
 }

@@ -1,4 +1,4 @@
-//! Facts about objects: writing, copying and removing their rows.
+//! Tests of the rows of objects: writes, deletes and tags.
 
 use s3o_model::checksum::{Algorithm, Checksum, Coverage};
 use s3o_model::conditions::WriteCondition;
@@ -6,9 +6,9 @@ use s3o_model::etag::ETag;
 use s3o_model::names::ObjectKey;
 use s3o_model::object::{Attributes, Headers, Tags};
 
+use super::fixture::{ContentStanding, Fixture, announced, at_once, backend, bucket_name, key, md5_of};
 use super::refused;
-use super::scene::{Scene, Standing, announced, at_once, backend, bucket_name, key, md5_of};
-use crate::{Landed, Objects, Verdict, params};
+use crate::{StoredBytes, Verdict, params};
 
 fn everything() -> Attributes {
     let headers = Headers { content_type: Some("text/ä".into()), expires: Some("0".into()), ..Headers::default() };
@@ -16,18 +16,18 @@ fn everything() -> Attributes {
     Attributes { headers, metadata: pair(), tags: pair() }
 }
 
-/// All that was said of an object comes back, with the places of its bytes.
-pub async fn a_put_reads_back_whole(scene: &Scene) {
-    let bucket = scene.bucket("whole").await;
-    let intent = scene.staged(bucket, "a/ä", 9).await;
-    let mut put = scene.put_of(&intent, WriteCondition::None);
+/// The locations of its bytes are returned as well.
+pub async fn put_reads_back_all_attributes(fixture: &Fixture) {
+    let bucket = fixture.bucket("whole").await;
+    let intent = fixture.staged(bucket, "a/ä", 9).await;
+    let mut put = fixture.put_of(&intent, WriteCondition::None);
     put.row.attributes = everything();
     put.row.checksum =
         Some(Checksum { algorithm: Algorithm::Crc32c, value: "AAAA".into(), coverage: Coverage::FullObject });
-    let committed = scene.catalog.commit_put(put.clone()).await.expect("committed");
+    let committed = fixture.commit_put(put.clone()).await.expect("committed");
     assert!(!committed.displaced);
-    assert_eq!(committed.last_modified.millis(), scene.now().millis() / 1000 * 1000, "S3 knows whole seconds");
-    let resolved = scene.resolve("whole", "a/ä").await;
+    assert_eq!(committed.last_modified.millis(), fixture.now().millis() / 1000 * 1000, "S3 knows whole seconds");
+    let resolved = fixture.resolve("whole", "a/ä").await;
     let object = resolved.object.expect("there");
     assert_eq!((object.bucket, object.version, object.content), (bucket, put.row.version, put.content));
     assert_eq!((object.size_bytes, object.etag, object.checksum), (9, put.row.etag, put.row.checksum));
@@ -36,217 +36,166 @@ pub async fn a_put_reads_back_whole(scene: &Scene) {
     let whole = resolved.whole.expect("in one piece");
     assert_eq!(whole.md5, md5_of(put.content));
     assert_eq!((whole.locations[0].backend.as_str(), &whole.locations[0].physical_key), ("disk", &intent.physical_key));
-    assert_eq!(scene.booked().await, (9, 0, 0));
+    assert_eq!(fixture.usage().await, (9, 0, 0));
 }
 
-/// No bucket, no key: told apart.
-pub async fn what_is_not_there_is_not_found(scene: &Scene) {
-    scene.bucket("there").await;
-    assert_eq!(scene.catalog.resolve(&bucket_name("never"), &key("a")).await.expect("a look"), None);
-    let resolved = scene.resolve("there", "a").await;
+/// `resolve` returns None only for a missing bucket.
+pub async fn missing_bucket_and_missing_key_are_distinguished(fixture: &Fixture) {
+    fixture.bucket("there").await;
+    assert_eq!(fixture.catalog.resolve(&bucket_name("never"), &key("a")).await.expect("a query"), None);
+    let resolved = fixture.resolve("there", "a").await;
     assert_eq!((resolved.object, resolved.whole), (None, None));
 }
 
-/// All copies of one write become places; the healthy ones come first and lost ones not at all.
-pub async fn copies_become_places_best_first(scene: &Scene) {
-    let bucket = scene.bucket("copies").await;
-    let first = scene.intent(bucket, "a", 4);
+/// Present copies come before suspect ones, and lost ones are left out.
+pub async fn locations_are_returned_best_first(fixture: &Fixture) {
+    let bucket = fixture.bucket("copies").await;
+    let first = fixture.intent(bucket, "a", 4);
     let mut intents = vec![first.clone()];
     for name in ["cloud", "tape"] {
-        scene.attach(name, None).await;
-        let other = scene.intent(bucket, "a", 4);
+        fixture.attach(name, None).await;
+        let other = fixture.intent(bucket, "a", 4);
         intents.push(s3o_model::intent::Intent { write: first.write, backend: backend(name), ..other });
     }
     for intent in &intents {
-        scene.try_stage(intent).await.expect("staged");
+        fixture.try_stage(intent).await.expect("staged");
     }
-    let mut put = scene.put_of(&first, WriteCondition::None);
-    refused(scene.catalog.commit_put(put.clone()).await, Verdict::Fenced);
-    put.landed = announced(first.write, 3);
-    scene.catalog.commit_put(put).await.expect("committed");
-    scene.change("UPDATE object_locations SET state = 'suspect' WHERE backend_name = 'cloud'", vec![]).await;
-    scene.change("UPDATE object_locations SET state = 'lost' WHERE backend_name = 'disk'", vec![]).await;
-    let places = scene.resolve("copies", "a").await.whole.expect("whole").locations;
+    let mut put = fixture.put_of(&first, WriteCondition::None);
+    refused(fixture.commit_put(put.clone()).await, Verdict::Fenced);
+    put.stored = announced(first.write, 3);
+    fixture.commit_put(put).await.expect("committed");
+    fixture.change("UPDATE object_locations SET state = 'suspect' WHERE backend_name = 'cloud'", vec![]).await;
+    fixture.change("UPDATE object_locations SET state = 'lost' WHERE backend_name = 'disk'", vec![]).await;
+    let places = fixture.resolve("copies", "a").await.whole.expect("whole").locations;
     let names: Vec<&str> = places.iter().map(|place| place.backend.as_str()).collect();
     assert_eq!(names, ["tape", "cloud"]);
-    assert!(scene.delete(bucket, "a").await);
-    assert_eq!(scene.queued().await.len(), 3, "a lost copy may still be there");
+    assert!(fixture.delete(bucket, "a").await);
+    assert_eq!(fixture.queued().await.len(), 3, "a lost copy may still be there");
 }
 
-/// What an overwrite displaced is condemned and queued in the same unit; its books move over.
-pub async fn an_overwrite_condemns_what_it_displaced(scene: &Scene) {
-    let bucket = scene.bucket("over").await;
-    let intent = scene.staged(bucket, "a", 5).await;
-    let mut put = scene.put_of(&intent, WriteCondition::None);
+/// Its bytes are queued and become orphan bytes in the same unit.
+pub async fn overwrite_condemns_the_displaced_content(fixture: &Fixture) {
+    let bucket = fixture.bucket("over").await;
+    let intent = fixture.staged(bucket, "a", 5).await;
+    let mut put = fixture.put_of(&intent, WriteCondition::None);
     let backend_versions = vec![(intent.id, "v1".to_owned())];
-    put.landed = Landed::Announced { write: intent.write, copies: 1, backend_versions };
+    put.stored = StoredBytes::Announced { write: intent.write, copies: 1, backend_versions };
     let old = put.content;
-    scene.catalog.commit_put(put).await.expect("committed");
-    let committed = scene.commit(&scene.staged(bucket, "a", 7).await, WriteCondition::None).await.expect("committed");
+    fixture.commit_put(put).await.expect("committed");
+    let committed =
+        fixture.commit(&fixture.staged(bucket, "a", 7).await, WriteCondition::None).await.expect("committed");
     assert!(committed.displaced);
-    assert_eq!(scene.standing(old).await, Standing::Condemned);
-    assert_eq!(scene.booked().await, (7, 5, 0));
-    let (_, claimed) = scene.claim(9).await;
+    assert_eq!(fixture.standing(old).await, ContentStanding::Condemned);
+    assert_eq!(fixture.usage().await, (7, 5, 0));
+    let (_, claimed) = fixture.claim(9).await;
     assert_eq!((claimed.len(), &claimed[0].physical_key), (1, &intent.physical_key));
     assert_eq!(claimed[0].backend_version.as_deref(), Some("v1"));
-    assert_eq!(scene.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'overwrite'").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'overwrite'").await, 1);
 }
 
-/// A delete takes the row and condemns what it referred to; nothing there is not an error.
-pub async fn a_delete_condemns_and_queues(scene: &Scene) {
-    let bucket = scene.bucket("delete").await;
-    let content = scene.put(bucket, "a", 5).await;
-    assert!(!scene.delete(bucket, "b").await);
-    assert!(scene.delete(bucket, "a").await);
-    assert!(!scene.delete(bucket, "a").await);
-    assert_eq!(scene.resolve("delete", "a").await.object, None);
-    assert_eq!((scene.standing(content).await, scene.booked().await), (Standing::Condemned, (0, 5, 0)));
-    assert_eq!(scene.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'delete'").await, 1);
+/// Deleting a missing key is not an error.
+pub async fn delete_condemns_content_and_queues_its_bytes(fixture: &Fixture) {
+    let bucket = fixture.bucket("delete").await;
+    let content = fixture.put(bucket, "a", 5).await;
+    assert!(!fixture.delete(bucket, "b").await);
+    assert!(fixture.delete(bucket, "a").await);
+    assert!(!fixture.delete(bucket, "a").await);
+    assert_eq!(fixture.resolve("delete", "a").await.object, None);
+    assert_eq!((fixture.standing(content).await, fixture.usage().await), (ContentStanding::Condemned, (0, 5, 0)));
+    assert_eq!(fixture.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'delete'").await, 1);
 }
 
-/// A delete of exactly this object leaves another one alone.
-pub async fn a_conditional_delete_looks_first(scene: &Scene) {
-    let bucket = scene.bucket("delete").await;
-    let content = scene.put(bucket, "a", 5).await;
+/// A missing key fails the condition, too.
+pub async fn conditional_delete_requires_the_etag(fixture: &Fixture) {
+    let bucket = fixture.bucket("delete").await;
+    let content = fixture.put(bucket, "a", 5).await;
     let other = ETag::from_text("other");
     refused(
-        scene.catalog.delete_object(bucket, &key("a"), Some(&other), scene.token()).await,
+        fixture.catalog.delete_object(bucket, &key("a"), Some(&other), fixture.token()).await,
         Verdict::PreconditionFailed,
     );
     refused(
-        scene.catalog.delete_object(bucket, &key("b"), Some(&other), scene.token()).await,
+        fixture.catalog.delete_object(bucket, &key("b"), Some(&other), fixture.token()).await,
         Verdict::PreconditionFailed,
     );
-    assert_eq!(scene.standing(content).await, Standing::Live(1));
+    assert_eq!(fixture.standing(content).await, ContentStanding::Live(1));
     let etag = ETag::of_whole(md5_of(content));
-    assert!(scene.catalog.delete_object(bucket, &key("a"), Some(&etag), scene.token()).await.expect("deleted"));
+    assert!(fixture.catalog.delete_object(bucket, &key("a"), Some(&etag), fixture.token()).await.expect("deleted"));
 }
 
-/// Copies share bytes, across buckets too; the last to go condemns them.
-pub async fn a_copy_shares_bytes_until_the_last_goes(scene: &Scene) {
-    let (one, two) = (scene.bucket("one").await, scene.bucket("two").await);
-    let content = scene.put(one, "a", 5).await;
-    let committed = scene.copy((content, 5), two, "b").await.expect("copied");
-    assert!(!committed.displaced);
-    assert_eq!((scene.standing(content).await, scene.booked().await), (Standing::Live(2), (5, 0, 0)));
-    assert!(scene.delete(one, "a").await);
-    assert_eq!((scene.standing(content).await, scene.queued().await), (Standing::Live(1), vec![]));
-    assert!(scene.resolve("two", "b").await.whole.is_some());
-    assert!(scene.delete(two, "b").await);
-    assert_eq!((scene.standing(content).await, scene.queued().await.len()), (Standing::Condemned, 1));
-}
-
-/// One more and one fewer of the same content in one unit: a copy onto itself, and onto a key
-/// that already has that content.
-pub async fn a_copy_onto_itself_keeps_the_count(scene: &Scene) {
-    let bucket = scene.bucket("self").await;
-    let content = scene.put(bucket, "a", 5).await;
-    for _ in 0..3 {
-        assert!(scene.copy((content, 5), bucket, "a").await.expect("copied").displaced);
-        assert_eq!(scene.standing(content).await, Standing::Live(1));
-    }
-    scene.copy((content, 5), bucket, "b").await.expect("copied");
-    scene.copy((content, 5), bucket, "b").await.expect("copied");
-    assert_eq!((scene.standing(content).await, scene.queued().await), (Standing::Live(2), vec![]));
-}
-
-/// A copy over another object releases what that one had.
-pub async fn a_copy_displaces_like_a_put(scene: &Scene) {
-    let bucket = scene.bucket("copy").await;
-    let (content, displaced) = (scene.put(bucket, "a", 5).await, scene.put(bucket, "b", 6).await);
-    assert!(scene.copy((content, 5), bucket, "b").await.expect("copied").displaced);
-    assert_eq!(
-        (scene.standing(content).await, scene.standing(displaced).await),
-        (Standing::Live(2), Standing::Condemned)
-    );
-    assert_eq!(scene.booked().await, (5, 6, 0));
-}
-
-/// Condemned content never comes back, and forgotten content neither.
-pub async fn a_copy_of_condemned_content_resolves_again(scene: &Scene) {
-    let bucket = scene.bucket("copy").await;
-    let content = scene.put(bucket, "a", 5).await;
-    assert!(scene.delete(bucket, "a").await);
-    refused(scene.copy((content, 5), bucket, "b").await, Verdict::ResolveAgain);
-    scene.clean_up().await;
-    assert_eq!(scene.standing(content).await, Standing::Forgotten);
-    refused(scene.copy((content, 5), bucket, "b").await, Verdict::ResolveAgain);
-    assert_eq!(scene.resolve("copy", "b").await.object, None);
-}
-
-/// `IfAbsent` writes only where nothing is, for puts and for copies; a refusal changes nothing.
-pub async fn if_absent_writes_only_where_nothing_is(scene: &Scene) {
-    let bucket = scene.bucket("absent").await;
-    let content = scene.put(bucket, "a", 5).await;
-    let intent = scene.staged(bucket, "a", 7).await;
-    refused(scene.commit(&intent, WriteCondition::IfAbsent).await, Verdict::PreconditionFailed);
-    let row = scene.row(bucket, "a", content, 5);
-    let copied = scene.catalog.commit_copy(row, content, WriteCondition::IfAbsent).await;
+/// This holds for puts and copies. A refusal changes nothing.
+pub async fn if_absent_refuses_existing_object(fixture: &Fixture) {
+    let bucket = fixture.bucket("absent").await;
+    let content = fixture.put(bucket, "a", 5).await;
+    let intent = fixture.staged(bucket, "a", 7).await;
+    refused(fixture.commit(&intent, WriteCondition::IfAbsent).await, Verdict::PreconditionFailed);
+    let row = fixture.row(bucket, "a", content, 5);
+    let copied = fixture.catalog.commit_copy(row, content, WriteCondition::IfAbsent).await;
     refused(copied, Verdict::PreconditionFailed);
-    assert_eq!((scene.standing(content).await, scene.booked().await), (Standing::Live(1), (5, 0, 7)));
-    assert!(scene.delete(bucket, "a").await);
-    assert!(!scene.commit(&intent, WriteCondition::IfAbsent).await.expect("committed").displaced);
+    assert_eq!((fixture.standing(content).await, fixture.usage().await), (ContentStanding::Live(1), (5, 0, 7)));
+    assert!(fixture.delete(bucket, "a").await);
+    assert!(!fixture.commit(&intent, WriteCondition::IfAbsent).await.expect("committed").displaced);
 }
 
-/// `IfMatch` writes only over what it names, or over anything; never where nothing is.
-pub async fn if_match_writes_only_over_what_it_names(scene: &Scene) {
-    let bucket = scene.bucket("match").await;
-    let intent = scene.staged(bucket, "a", 7).await;
-    refused(scene.commit(&intent, WriteCondition::IfMatch(None)).await, Verdict::PreconditionFailed);
-    let content = scene.put(bucket, "a", 5).await;
+/// Without an ETag it requires any object.
+pub async fn if_match_requires_the_etag(fixture: &Fixture) {
+    let bucket = fixture.bucket("match").await;
+    let intent = fixture.staged(bucket, "a", 7).await;
+    refused(fixture.commit(&intent, WriteCondition::IfMatch(None)).await, Verdict::PreconditionFailed);
+    let content = fixture.put(bucket, "a", 5).await;
     let wrong = WriteCondition::IfMatch(Some(ETag::from_text("wrong")));
-    refused(scene.commit(&intent, wrong).await, Verdict::PreconditionFailed);
+    refused(fixture.commit(&intent, wrong).await, Verdict::PreconditionFailed);
     let right = WriteCondition::IfMatch(Some(ETag::of_whole(md5_of(content))));
-    assert!(scene.commit(&intent, right).await.expect("committed").displaced);
-    assert_eq!(scene.standing(content).await, Standing::Condemned);
-    let any = scene.staged(bucket, "a", 1).await;
-    assert!(scene.commit(&any, WriteCondition::IfMatch(None)).await.expect("committed").displaced);
+    assert!(fixture.commit(&intent, right).await.expect("committed").displaced);
+    assert_eq!(fixture.standing(content).await, ContentStanding::Condemned);
+    let any = fixture.staged(bucket, "a", 1).await;
+    assert!(fixture.commit(&any, WriteCondition::IfMatch(None)).await.expect("committed").displaced);
 }
 
-/// Tags belong to a version: those meant for an older one change nothing.
-pub async fn tags_are_those_of_a_version(scene: &Scene) {
-    let bucket = scene.bucket("tags").await;
-    scene.put(bucket, "a", 5).await;
-    let older = scene.resolve("tags", "a").await.object.expect("there");
+/// The overwrite also removed the tags.
+pub async fn tags_for_an_older_version_are_refused(fixture: &Fixture) {
+    let bucket = fixture.bucket("tags").await;
+    fixture.put(bucket, "a", 5).await;
+    let older = fixture.resolve("tags", "a").await.object.expect("there");
     let tags = everything().tags;
-    scene.catalog.set_object_tags(&older, &tags).await.expect("tagged");
-    assert_eq!(scene.resolve("tags", "a").await.object.expect("there").attributes.tags, tags);
-    scene.put(bucket, "a", 5).await;
-    refused(scene.catalog.set_object_tags(&older, &tags).await, Verdict::RunAgain);
-    assert_eq!(scene.resolve("tags", "a").await.object.expect("there").attributes.tags, Tags::new());
+    fixture.catalog.set_object_tags(&older, &tags).await.expect("tagged");
+    assert_eq!(fixture.resolve("tags", "a").await.object.expect("there").attributes.tags, tags);
+    fixture.put(bucket, "a", 5).await;
+    refused(fixture.catalog.set_object_tags(&older, &tags).await, Verdict::RunAgain);
+    assert_eq!(fixture.resolve("tags", "a").await.object.expect("there").attributes.tags, Tags::new());
 }
 
-/// A thousand rows go in one unit, among them many that share content; the rest stays.
-pub async fn a_thousand_rows_go_at_once(scene: &Scene) {
-    let bucket = scene.bucket("many").await;
-    let shared = scene.put(bucket, "shared", 5).await;
+/// Half of them share a content that another object keeps live.
+pub async fn thousand_rows_are_deleted_in_one_unit(fixture: &Fixture) {
+    let bucket = fixture.bucket("many").await;
+    let shared = fixture.put(bucket, "shared", 5).await;
     let mut targets: Vec<(ObjectKey, Option<ETag>)> = vec![(key("shared"), None), (key("never"), None)];
     let fill = (0..998).map(|number| {
-        let (scene, name) = (scene.clone(), format!("k{number}"));
+        let (fixture, name) = (fixture.clone(), format!("k{number}"));
         targets.push((key(&name), None));
         async move {
             if number % 2 == 0 {
-                scene.copy((shared, 5), bucket, &name).await.expect("copied");
+                fixture.copy((shared, 5), bucket, &name).await.expect("copied");
             } else {
-                scene.put(bucket, &name, 1).await;
+                fixture.put(bucket, &name, 1).await;
             }
         }
     });
     at_once(fill.collect()).await;
-    scene.copy((shared, 5), bucket, "kept").await.expect("copied");
-    let gone = scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
-    assert_eq!(gone.len(), 999);
-    assert!(!gone.contains(&key("never")));
-    assert_eq!((scene.standing(shared).await, scene.booked().await), (Standing::Live(1), (5, 499, 0)));
-    assert!(scene.resolve("many", "kept").await.whole.is_some());
+    fixture.copy((shared, 5), bucket, "kept").await.expect("copied");
+    let deleted = fixture.catalog.delete_objects(bucket, &targets, fixture.token()).await.expect("deleted");
+    assert_eq!(deleted.len(), 999);
+    assert!(!deleted.contains(&key("never")));
+    assert_eq!((fixture.standing(shared).await, fixture.usage().await), (ContentStanding::Live(1), (5, 499, 0)));
+    assert!(fixture.resolve("many", "kept").await.whole.is_some());
 }
 
-/// Each key of a batch has its own condition, and goes once however often it is named.
-pub async fn a_batch_judges_each_key(scene: &Scene) {
-    let bucket = scene.bucket("batch").await;
+/// A key that is named twice is deleted once.
+pub async fn batch_checks_the_condition_of_each_key(fixture: &Fixture) {
+    let bucket = fixture.bucket("batch").await;
     let etag = |content| Some(ETag::of_whole(md5_of(content)));
-    let (a, b) = (scene.put(bucket, "a", 1).await, scene.put(bucket, "b", 1).await);
-    scene.put(bucket, "c", 1).await;
+    let (a, b) = (fixture.put(bucket, "a", 1).await, fixture.put(bucket, "b", 1).await);
+    fixture.put(bucket, "c", 1).await;
     let targets = [
         (key("a"), etag(a)),
         (key("a"), None),
@@ -255,51 +204,53 @@ pub async fn a_batch_judges_each_key(scene: &Scene) {
         (key("c"), None),
         (key("d"), etag(b)),
     ];
-    let mut gone = scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
-    gone.sort();
-    assert_eq!(gone, [key("a"), key("c")]);
-    assert_eq!(scene.standing(b).await, Standing::Live(1));
-    assert_eq!(scene.catalog.delete_objects(bucket, &[], scene.token()).await.expect("nothing asked"), []);
+    let mut deleted = fixture.catalog.delete_objects(bucket, &targets, fixture.token()).await.expect("deleted");
+    deleted.sort();
+    assert_eq!(deleted, [key("a"), key("c")]);
+    assert_eq!(fixture.standing(b).await, ContentStanding::Live(1));
+    assert_eq!(fixture.catalog.delete_objects(bucket, &[], fixture.token()).await.expect("nothing asked"), []);
 }
 
-/// A count that drifted too low must not kill bytes that a row still refers to.
-pub async fn a_count_that_drifted_kills_no_bytes(scene: &Scene) {
-    let bucket = scene.bucket("drift").await;
+/// A count that drifted too low does not condemn content that an object refers to.
+pub async fn low_count_deletes_no_referenced_bytes(fixture: &Fixture) {
+    let bucket = fixture.bucket("drift").await;
     let drift = "UPDATE contents SET ref_count = 1 WHERE id = $1";
     for (number, way) in ["overwrite", "delete", "batch"].into_iter().enumerate() {
-        let content = scene.put(bucket, way, 5).await;
+        let content = fixture.put(bucket, way, 5).await;
         let kept = format!("kept-{number}");
-        scene.copy((content, 5), bucket, &kept).await.expect("copied");
-        scene.change(drift, params![content]).await;
+        fixture.copy((content, 5), bucket, &kept).await.expect("copied");
+        fixture.change(drift, params![content]).await;
         match number {
-            0 => drop(scene.put(bucket, way, 1).await),
-            1 => assert!(scene.delete(bucket, way).await),
-            _ => drop(scene.catalog.delete_objects(bucket, &[(key(way), None)], scene.token()).await.expect("deleted")),
+            0 => drop(fixture.put(bucket, way, 1).await),
+            1 => assert!(fixture.delete(bucket, way).await),
+            _ => drop(
+                fixture.catalog.delete_objects(bucket, &[(key(way), None)], fixture.token()).await.expect("deleted"),
+            ),
         }
-        assert_eq!(scene.standing(content).await, Standing::Live(0), "{way}");
-        assert_eq!(scene.resolve("drift", &kept).await.whole.expect("whole").locations.len(), 1, "{way}");
-        scene.change(drift, params![content]).await;
+        assert_eq!(fixture.standing(content).await, ContentStanding::Live(0), "{way}");
+        assert_eq!(fixture.resolve("drift", &kept).await.whole.expect("whole").locations.len(), 1, "{way}");
+        fixture.change(drift, params![content]).await;
     }
 }
 
-/// A write, a copy and a delete tell the reaper that they came after the writes still under way.
-pub async fn later_changes_flag_writes_under_way(scene: &Scene) {
+/// Puts, copies and deletes set `superseded` on intents of the same key, also if there was nothing to delete.
+pub async fn later_changes_flag_open_intents(fixture: &Fixture) {
     const FLAGGED: &str = "SELECT count(*) FROM pending_objects WHERE superseded = 1";
-    let bucket = scene.bucket("later").await;
-    let content = scene.put(bucket, "source", 1).await;
+    let bucket = fixture.bucket("later").await;
+    let content = fixture.put(bucket, "source", 1).await;
     for name in ["put", "copy", "delete", "delete-absent", "batch", "batch-absent", "batch-matching", "untouched"] {
-        scene.staged(bucket, name, 1).await;
+        fixture.staged(bucket, name, 1).await;
     }
-    scene.put(bucket, "put", 1).await;
-    scene.copy((content, 1), bucket, "copy").await.expect("copied");
-    scene.copy((content, 1), bucket, "batch-matching").await.expect("copied");
-    assert_eq!(scene.number(FLAGGED).await, 3);
-    scene.change("UPDATE pending_objects SET superseded = 0", vec![]).await;
-    assert!(!scene.delete(bucket, "delete-absent").await);
+    fixture.put(bucket, "put", 1).await;
+    fixture.copy((content, 1), bucket, "copy").await.expect("copied");
+    fixture.copy((content, 1), bucket, "batch-matching").await.expect("copied");
+    assert_eq!(fixture.number(FLAGGED).await, 3);
+    fixture.change("UPDATE pending_objects SET superseded = 0", vec![]).await;
+    assert!(!fixture.delete(bucket, "delete-absent").await);
     let matching = Some(ETag::of_whole(md5_of(content)));
     let targets = [(key("batch"), None), (key("batch-absent"), None), (key("batch-matching"), matching)];
-    scene.catalog.delete_objects(bucket, &targets, scene.token()).await.expect("deleted");
-    assert_eq!(scene.number(FLAGGED).await, 4);
+    fixture.catalog.delete_objects(bucket, &targets, fixture.token()).await.expect("deleted");
+    assert_eq!(fixture.number(FLAGGED).await, 4);
     let untouched = "SELECT superseded FROM pending_objects WHERE key = 'untouched'";
-    assert_eq!(scene.number(untouched).await, 0);
+    assert_eq!(fixture.number(untouched).await, 0);
 }

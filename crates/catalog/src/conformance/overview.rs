@@ -1,84 +1,88 @@
-//! Facts about how long what is due has waited, and how much there is.
+//! Tests of the totals and ages that metrics export.
 
 use std::time::Duration;
 
-use super::scene::sharing::BODY_BYTES;
-use super::scene::{LEASE, Scene};
-use crate::{BucketCount, Intents, Late, OldestDue, Overview};
+use super::fixture::sharing::BODY_BYTES;
+use super::fixture::{Fixture, LEASE};
+use crate::{BucketCount, Late, OldestDue};
 
 const STALE: Duration = Duration::from_hours(1);
 
-/// Where nothing is due, nothing has waited, however much there is.
-pub async fn nothing_due_has_not_waited(scene: &Scene) {
-    assert_eq!(scene.catalog.oldest_due(STALE).await.expect("a look"), OldestDue::default());
-    let bucket = scene.bucket("quiet").await;
-    scene.staged(bucket, "a", 1).await;
-    scene.upload(bucket, "b").await;
-    let dropped = scene.staged(bucket, "c", 1).await;
-    scene.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
-    scene.change("UPDATE cleanup_queue SET due = due + 1000", vec![]).await;
-    assert_eq!(scene.catalog.oldest_due(STALE).await.expect("a look"), OldestDue::default());
+/// Rows that become due later do not count.
+pub async fn oldest_due_is_zero_without_due_rows(fixture: &Fixture) {
+    assert_eq!(fixture.catalog.oldest_due(STALE).await.expect("a query"), OldestDue::default());
+    let bucket = fixture.bucket("quiet").await;
+    fixture.staged(bucket, "a", 1).await;
+    fixture.upload(bucket, "b").await;
+    let dropped = fixture.staged(bucket, "c", 1).await;
+    fixture.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
+    fixture.change("UPDATE cleanup_queue SET due = due + 1000", vec![]).await;
+    assert_eq!(fixture.catalog.oldest_due(STALE).await.expect("a query"), OldestDue::default());
 }
 
-/// The oldest row of each queue is told, claimed or not.
-pub async fn the_oldest_of_each_queue_is_told(scene: &Scene) {
-    let bucket = scene.bucket("due").await;
-    scene.upload(bucket, "b").await;
-    scene.staged(bucket, "a", 1).await;
+/// Claimed rows count too, because the worker that claimed them may be dead.
+pub async fn oldest_due_reports_each_queue(fixture: &Fixture) {
+    let bucket = fixture.bucket("due").await;
+    fixture.upload(bucket, "b").await;
+    fixture.staged(bucket, "a", 1).await;
     for key in ["c", "d"] {
-        let dropped = scene.staged(bucket, key, 1).await;
-        scene.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
-        scene.clock.advance(Duration::from_secs(10));
+        let dropped = fixture.staged(bucket, key, 1).await;
+        fixture.catalog.drop_write(dropped.write, Late::No).await.expect("dropped");
+        fixture.clock.advance(Duration::from_secs(10));
     }
-    let cleanup = || async { scene.catalog.oldest_due(STALE).await.expect("a look").cleanup };
+    let cleanup = || async { fixture.catalog.oldest_due(STALE).await.expect("a query").cleanup };
     assert_eq!(cleanup().await, Duration::from_secs(20));
-    let (_, claimed) = scene.claim(1).await;
-    assert_eq!((claimed.len(), cleanup().await), (1, Duration::from_secs(20)), "who claimed it may be dead");
-    scene.clock.advance(LEASE);
-    let due = scene.catalog.oldest_due(STALE).await.expect("a look");
+    let (_, claimed) = fixture.claim(1).await;
+    assert_eq!(
+        (claimed.len(), cleanup().await),
+        (1, Duration::from_secs(20)),
+        "the worker that claimed it may be dead"
+    );
+    fixture.clock.advance(LEASE);
+    let due = fixture.catalog.oldest_due(STALE).await.expect("a query");
     assert_eq!((due.pending_intents, due.stale_multipart), (Duration::from_secs(20), Duration::ZERO));
-    scene.clock.advance(STALE);
-    let waited = scene.catalog.oldest_due(STALE).await.expect("a look").stale_multipart;
+    fixture.clock.advance(STALE);
+    let waited = fixture.catalog.oldest_due(STALE).await.expect("a query").stale_multipart;
     assert!(waited >= LEASE && waited < LEASE + Duration::from_secs(30), "{waited:?}");
 }
 
-/// Objects are counted by bucket, locations by backend, and zero is a count.
-pub async fn objects_and_locations_are_counted(scene: &Scene) {
-    let (bucket, _) = (scene.bucket("full").await, scene.bucket("empty").await);
-    scene.attach("cloud", None).await;
-    let content = scene.put(bucket, "a", 3).await;
-    scene.put(bucket, "b", 4).await;
-    scene.copy((content, 3), bucket, "c").await.expect("copied");
+/// Objects by bucket and locations by backend, including those with none.
+pub async fn objects_and_locations_are_counted(fixture: &Fixture) {
+    let (bucket, _) = (fixture.bucket("full").await, fixture.bucket("empty").await);
+    fixture.attach("cloud", None).await;
+    let content = fixture.put(bucket, "a", 3).await;
+    fixture.put(bucket, "b", 4).await;
+    fixture.copy((content, 3), bucket, "c").await.expect("copied");
     let count = |bucket: &str, objects, bytes, saved| BucketCount { bucket: bucket.to_owned(), objects, bytes, saved };
-    let counted = scene.catalog.count_objects().await.expect("counted");
+    let counted = fixture.catalog.count_objects().await.expect("counted");
     assert_eq!(counted, [count("empty", 0, 0, 0), count("full", 3, 10, 3)]);
-    let located = scene.catalog.count_locations().await.expect("counted");
+    let located = fixture.catalog.count_locations().await.expect("counted");
     let located: Vec<_> = located.iter().map(|(backend, count)| (backend.as_str(), *count)).collect();
     assert_eq!(located, [("cloud", 0), ("disk", 2)]);
 }
 
-/// What a bucket did not have to store is the bytes of its objects without those of the contents they refer to, pieces of
-/// joined content included. What only other buckets share is not its own.
-pub async fn savings_are_counted_by_bucket(scene: &Scene) {
-    let (bucket, other) = (scene.bucket("full").await, scene.bucket("other").await);
+/// Saved bytes are the bytes of a bucket's objects minus the bytes of the contents they refer to, pieces of joined
+/// content included. What a bucket shares only with another bucket is not saved.
+pub async fn savings_are_counted_by_bucket(fixture: &Fixture) {
+    let (bucket, other) = (fixture.bucket("full").await, fixture.bucket("other").await);
     let saved = async || {
-        let counted = scene.catalog.count_objects().await.expect("counted");
+        let counted = fixture.catalog.count_objects().await.expect("counted");
         counted.iter().map(|count| count.saved).collect::<Vec<_>>()
     };
-    let content = scene.share(bucket, "a", 1).await;
-    scene.copy((content, BODY_BYTES), other, "a").await.expect("copied");
+    let content = fixture.share(bucket, "a", 1).await;
+    fixture.copy((content, BODY_BYTES), other, "a").await.expect("copied");
     assert_eq!(saved().await, [0, 0], "each has it once");
-    scene.share(bucket, "b", 1).await;
-    scene.share(bucket, "c", 2).await;
-    let (pin, _) = scene.pinned(bucket, "d", 2).await;
+    fixture.share(bucket, "b", 1).await;
+    fixture.share(bucket, "c", 2).await;
+    let (pin, _) = fixture.pinned(bucket, "d", 2).await;
     assert_eq!(saved().await, [BODY_BYTES, 0], "a pin is no object");
-    assert!(scene.catalog.drop_write(pin.write, Late::No).await.expect("given up").was_open);
-    let upload = scene.upload(bucket, "joined").await;
-    let parts = scene.parts_of(upload, 3, (content, BODY_BYTES)).await;
-    let joined = scene.complete(upload, &parts).await.expect("completed");
+    assert!(fixture.catalog.drop_write(pin.write, Late::No).await.expect("dropped").was_open);
+    let upload = fixture.upload(bucket, "joined").await;
+    let parts = fixture.parts_of(upload, 3, (content, BODY_BYTES)).await;
+    let joined = fixture.complete(upload, &parts).await.expect("completed");
     assert_eq!(saved().await, [4 * BODY_BYTES, 0]);
-    scene.copy((joined, 3 * BODY_BYTES), bucket, "copied").await.expect("copied");
+    fixture.copy((joined, 3 * BODY_BYTES), bucket, "copied").await.expect("copied");
     assert_eq!(saved().await, [7 * BODY_BYTES, 0]);
-    scene.copy((joined, 3 * BODY_BYTES), other, "copied").await.expect("copied");
+    fixture.copy((joined, 3 * BODY_BYTES), other, "copied").await.expect("copied");
     assert_eq!(saved().await, [7 * BODY_BYTES, 3 * BODY_BYTES]);
 }

@@ -1,93 +1,94 @@
-//! Facts about room.
+//! Tests of the limits of backends.
 
 use s3o_model::conditions::WriteCondition;
 
+use super::fixture::{Fixture, at_once, backend};
 use super::refused;
-use super::scene::{Scene, at_once, backend};
-use crate::{Intents, Late, Quotas, Verdict};
+use crate::{Late, Verdict};
 
-/// The last byte fits and the one after it does not.
-pub async fn room_ends_at_the_byte(scene: &Scene) {
-    let bucket = scene.bucket("byte").await;
-    scene.attach("disk", Some(10)).await;
-    scene.put(bucket, "used", 3).await;
-    let orphan = scene.staged(bucket, "orphan", 2).await;
-    scene.catalog.drop_write(orphan.write, Late::No).await.expect("dropped");
-    scene.staged(bucket, "reserved", 4).await;
-    refused(scene.try_stage(&scene.intent(bucket, "a", 2)).await, Verdict::NoRoom);
-    assert_eq!(scene.books("disk").await.available_bytes(), Some(1));
-    scene.staged(bucket, "a", 1).await;
-    refused(scene.try_stage(&scene.intent(bucket, "b", 1)).await, Verdict::NoRoom);
-    scene.staged(bucket, "empty", 0).await;
-    assert_eq!(scene.booked().await, (3, 2, 5));
+/// Used, orphan and reserved bytes all count.
+pub async fn limit_is_exact_to_the_byte(fixture: &Fixture) {
+    let bucket = fixture.bucket("byte").await;
+    fixture.attach("disk", Some(10)).await;
+    fixture.put(bucket, "used", 3).await;
+    let orphan = fixture.staged(bucket, "orphan", 2).await;
+    fixture.catalog.drop_write(orphan.write, Late::No).await.expect("dropped");
+    fixture.staged(bucket, "reserved", 4).await;
+    refused(fixture.try_stage(&fixture.intent(bucket, "a", 2)).await, Verdict::NoSpace);
+    assert_eq!(fixture.quota_usage("disk").await.available_bytes(), Some(1));
+    fixture.staged(bucket, "a", 1).await;
+    refused(fixture.try_stage(&fixture.intent(bucket, "b", 1)).await, Verdict::NoSpace);
+    fixture.staged(bucket, "empty", 0).await;
+    assert_eq!(fixture.usage().await, (3, 2, 5));
 }
 
-/// Room comes back only when bytes are gone, not when they are doomed.
-pub async fn doomed_bytes_still_take_room(scene: &Scene) {
-    let bucket = scene.bucket("doomed").await;
-    scene.attach("disk", Some(10)).await;
-    scene.put(bucket, "a", 10).await;
-    assert!(scene.delete(bucket, "a").await);
-    refused(scene.try_stage(&scene.intent(bucket, "b", 1)).await, Verdict::NoRoom);
-    scene.clean_up().await;
-    scene.put(bucket, "b", 10).await;
+/// A delete frees capacity when cleanup is done, not when it is queued.
+pub async fn queued_bytes_count_until_deleted(fixture: &Fixture) {
+    let bucket = fixture.bucket("doomed").await;
+    fixture.attach("disk", Some(10)).await;
+    fixture.put(bucket, "a", 10).await;
+    assert!(fixture.delete(bucket, "a").await);
+    refused(fixture.try_stage(&fixture.intent(bucket, "b", 1)).await, Verdict::NoSpace);
+    fixture.clean_up().await;
+    fixture.put(bucket, "b", 10).await;
 }
 
-/// A limit may be raised, lowered below what is there, and lifted.
-pub async fn a_limit_can_change(scene: &Scene) {
-    let bucket = scene.bucket("limit").await;
-    let disk = scene.attach("disk", Some(10)).await;
-    let intent = scene.staged(bucket, "a", 10).await;
-    scene.catalog.set_limit(&disk, Some(5)).await.expect("lowered");
-    refused(scene.try_stage(&scene.intent(bucket, "b", 1)).await, Verdict::NoRoom);
-    scene.commit(&intent, WriteCondition::None).await.expect("its room was reserved before");
-    assert_eq!(scene.books("disk").await.available_bytes(), Some(0));
-    scene.catalog.set_limit(&disk, None).await.expect("lifted");
-    scene.put(bucket, "b", 1 << 50).await;
-    assert_eq!(scene.books("disk").await.limit_bytes, None);
+/// A limit below the present usage refuses new intents; those that have reserved their bytes commit.
+pub async fn limit_can_be_changed_and_removed(fixture: &Fixture) {
+    let bucket = fixture.bucket("limit").await;
+    let disk = fixture.attach("disk", Some(10)).await;
+    let intent = fixture.staged(bucket, "a", 10).await;
+    fixture.catalog.set_limit(&disk, Some(5)).await.expect("lowered");
+    refused(fixture.try_stage(&fixture.intent(bucket, "b", 1)).await, Verdict::NoSpace);
+    fixture.commit(&intent, WriteCondition::None).await.expect("its bytes were reserved before");
+    assert_eq!(fixture.quota_usage("disk").await.available_bytes(), Some(0));
+    fixture.catalog.set_limit(&disk, None).await.expect("lifted");
+    fixture.put(bucket, "b", 1 << 50).await;
+    assert_eq!(fixture.quota_usage("disk").await.limit_bytes, None);
 }
 
-/// A backend whose books were never opened has no room.
-pub async fn no_books_no_room(scene: &Scene) {
-    let bucket = scene.bucket("books").await;
-    crate::Identities::known_backend(&scene.catalog, &backend("fresh")).await.expect("entered");
-    let intent = s3o_model::intent::Intent { backend: backend("fresh"), ..scene.intent(bucket, "a", 0) };
-    refused(scene.try_stage(&intent).await, Verdict::NoRoom);
+/// Even an intent of 0 bytes gets `NoSpace`.
+pub async fn backend_without_quota_rows_refuses_intents(fixture: &Fixture) {
+    let bucket = fixture.bucket("quota-usage").await;
+    fixture.catalog.known_backend(&backend("fresh")).await.expect("entered");
+    let intent = s3o_model::intent::Intent { backend: backend("fresh"), ..fixture.intent(bucket, "a", 0) };
+    refused(fixture.try_stage(&intent).await, Verdict::NoSpace);
 }
 
-/// What fits into the whole of a limit is taken, however its stripes share it, and what they hold adds up to it.
-pub async fn a_limit_is_shared_anew(scene: &Scene) {
-    let bucket = scene.bucket("shares").await;
-    let disk = scene.attach("disk", Some(1_000)).await;
+/// A write that fits into the whole limit succeeds, however the stripes share it. The shares always add up to the
+/// limit.
+pub async fn limit_is_redistributed_between_stripes(fixture: &Fixture) {
+    let bucket = fixture.bucket("shares").await;
+    let disk = fixture.attach("disk", Some(1_000)).await;
     let sum = "SELECT CAST(sum(share_bytes) AS BIGINT) FROM backend_quotas WHERE backend_name = 'disk'";
     let over = "SELECT count(*) FROM backend_quotas WHERE used_bytes + orphan_bytes + reserved_bytes > share_bytes";
     for (number, size) in [600, 3, 300, 96, 1].into_iter().enumerate() {
-        scene.put(bucket, &number.to_string(), size).await;
-        assert_eq!((scene.number(sum).await, scene.number(over).await), (1_000, 0));
+        fixture.put(bucket, &number.to_string(), size).await;
+        assert_eq!((fixture.number(sum).await, fixture.number(over).await), (1_000, 0));
     }
-    refused(scene.try_stage(&scene.intent(bucket, "b", 1)).await, Verdict::NoRoom);
-    assert_eq!(scene.books("disk").await.limit_bytes, Some(1_000));
-    scene.catalog.set_limit(&disk, Some(77)).await.expect("lowered");
-    assert_eq!((scene.books("disk").await.limit_bytes, scene.number(sum).await), (Some(77), 77));
-    scene.catalog.set_limit(&disk, Some(1_500)).await.expect("raised");
-    scene.put(bucket, "b", 500).await;
-    assert_eq!((scene.books("disk").await.available_bytes(), scene.number(over).await), (Some(0), 0));
+    refused(fixture.try_stage(&fixture.intent(bucket, "b", 1)).await, Verdict::NoSpace);
+    assert_eq!(fixture.quota_usage("disk").await.limit_bytes, Some(1_000));
+    fixture.catalog.set_limit(&disk, Some(77)).await.expect("lowered");
+    assert_eq!((fixture.quota_usage("disk").await.limit_bytes, fixture.number(sum).await), (Some(77), 77));
+    fixture.catalog.set_limit(&disk, Some(1_500)).await.expect("raised");
+    fixture.put(bucket, "b", 500).await;
+    assert_eq!((fixture.quota_usage("disk").await.available_bytes(), fixture.number(over).await), (Some(0), 0));
 }
 
-/// However many reserve at once, a limit is never exceeded by a byte, nor a byte of it wasted.
-pub async fn a_limit_holds_against_many(scene: &Scene) {
+/// 64 intents compete. The limit is never exceeded, and no capacity that fits one more is left over.
+pub async fn limit_holds_against_concurrent_intents(fixture: &Fixture) {
     const LIMIT: u64 = 1_000;
-    let bucket = scene.bucket("many").await;
-    scene.attach("disk", Some(LIMIT)).await;
+    let bucket = fixture.bucket("many").await;
+    fixture.attach("disk", Some(LIMIT)).await;
     for round in 0..5 {
         let stagers = (0..64).map(|number| {
-            let scene = scene.clone();
+            let fixture = fixture.clone();
             async move {
-                let intent = scene.intent(bucket, &format!("r{round}-{number}"), 31);
-                match scene.try_stage(&intent).await {
+                let intent = fixture.intent(bucket, &format!("r{round}-{number}"), 31);
+                match fixture.try_stage(&intent).await {
                     Ok(_) => Some(intent),
                     Err(error) => {
-                        assert_eq!(error.verdict(), Some(Verdict::NoRoom), "{error}");
+                        assert_eq!(error.verdict(), Some(Verdict::NoSpace), "{error}");
                         None
                     }
                 }
@@ -95,10 +96,10 @@ pub async fn a_limit_holds_against_many(scene: &Scene) {
         });
         let staged: Vec<_> = at_once(stagers.collect()).await.into_iter().flatten().collect();
         assert_eq!(staged.len() as u64, LIMIT / 31);
-        assert_eq!(scene.booked().await.2, LIMIT / 31 * 31);
+        assert_eq!(fixture.usage().await.2, LIMIT / 31 * 31);
         for intent in staged {
-            scene.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
+            fixture.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
         }
-        scene.clean_up().await;
+        fixture.clean_up().await;
     }
 }

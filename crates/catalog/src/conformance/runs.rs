@@ -1,51 +1,51 @@
-//! Facts about the workers' runs.
+//! Tests of the history of worker runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use s3o_model::clock::Timestamp;
 
-use super::scene::Scene;
-use crate::{RunRow, Runs, WorkerState};
+use super::fixture::Fixture;
+use crate::{RunRow, WorkerState};
 
-/// A run of a second that went well and finished now.
-fn run(scene: &Scene, worker: &str) -> RunRow {
+/// A successful run of one second that finished now.
+fn run(fixture: &Fixture, worker: &str) -> RunRow {
     RunRow {
-        run_id: scene.token().to_string(),
+        run_id: fixture.token().to_string(),
         worker: worker.to_owned(),
         instance: "here".to_owned(),
-        started_at: Timestamp::from_millis(scene.now().millis() - 1000),
-        finished_at: scene.now(),
+        started_at: Timestamp::from_millis(fixture.now().millis() - 1000),
+        finished_at: fixture.now(),
         outcome: "ok".to_owned(),
         items: BTreeMap::from([("success".to_owned(), 3)]),
         error: None,
     }
 }
 
-/// Records a run and lets a millisecond pass, so that the next one sorts behind it.
-async fn recorded(scene: &Scene, worker: &str) -> RunRow {
-    let run = run(scene, worker);
-    scene.catalog.record_run(&run).await.expect("recorded");
-    scene.clock.advance(Duration::from_millis(1));
+/// Records a run and advances the clock by a millisecond, so that the next run is ordered after it.
+async fn recorded(fixture: &Fixture, worker: &str) -> RunRow {
+    let run = run(fixture, worker);
+    fixture.catalog.record_run(&run).await.expect("recorded");
+    fixture.clock.advance(Duration::from_millis(1));
     run
 }
 
-async fn state(scene: &Scene, worker: &str) -> WorkerState {
-    let states = scene.catalog.worker_states().await.expect("a look");
+async fn state(fixture: &Fixture, worker: &str) -> WorkerState {
+    let states = fixture.catalog.worker_states().await.expect("a query");
     states.into_iter().find(|state| state.worker == worker).expect("that worker")
 }
 
-async fn kept(scene: &Scene, worker: Option<&str>) -> Vec<RunRow> {
-    scene.catalog.runs(worker, None, 10_000).await.expect("a look")
+async fn kept(fixture: &Fixture, worker: Option<&str>) -> Vec<RunRow> {
+    fixture.catalog.runs(worker, None, 10_000).await.expect("a query")
 }
 
-/// A worker is entered when it is first seen, and then left alone.
-pub async fn a_worker_is_entered_once(scene: &Scene) {
-    assert_eq!(scene.catalog.worker_states().await.expect("a look"), []);
-    let seen_at = scene.now();
-    scene.catalog.enter_workers(&["cleanup", "expiry"]).await.expect("entered");
-    scene.clock.advance(Duration::from_mins(1));
-    scene.catalog.enter_workers(&["cleanup", "sweep"]).await.expect("entered");
+/// A later `insert_workers` does not change `seen_at`.
+pub async fn worker_row_is_created_once(fixture: &Fixture) {
+    assert_eq!(fixture.catalog.worker_states().await.expect("a query"), []);
+    let seen_at = fixture.now();
+    fixture.catalog.insert_workers(&["cleanup", "expiry"]).await.expect("entered");
+    fixture.clock.advance(Duration::from_mins(1));
+    fixture.catalog.insert_workers(&["cleanup", "sweep"]).await.expect("entered");
     let cleanup = WorkerState {
         worker: "cleanup".to_owned(),
         paused: false,
@@ -53,108 +53,108 @@ pub async fn a_worker_is_entered_once(scene: &Scene) {
         last_started_at: None,
         last_finished_at: None,
         last_success_at: None,
-        read_at: scene.now(),
+        read_at: fixture.now(),
     };
-    assert_eq!(state(scene, "cleanup").await, cleanup);
-    assert_eq!(state(scene, "sweep").await.seen_at, scene.now());
+    assert_eq!(state(fixture, "cleanup").await, cleanup);
+    assert_eq!(state(fixture, "sweep").await.seen_at, fixture.now());
 }
 
-/// Everything about a run reads back.
-pub async fn a_run_reads_back(scene: &Scene) {
-    let failed = RunRow { outcome: "error".to_owned(), error: Some("away".to_owned()), ..run(scene, "cleanup") };
-    scene.catalog.record_run(&failed).await.expect("recorded");
-    scene.catalog.record_run(&failed).await.expect("a second time is not an error");
-    assert_eq!(kept(scene, None).await, [failed]);
+/// Recording it again has no effect.
+pub async fn run_reads_back_all_columns(fixture: &Fixture) {
+    let failed = RunRow { outcome: "error".to_owned(), error: Some("away".to_owned()), ..run(fixture, "cleanup") };
+    fixture.catalog.record_run(&failed).await.expect("recorded");
+    fixture.catalog.record_run(&failed).await.expect("a second time is not an error");
+    assert_eq!(kept(fixture, None).await, [failed]);
 }
 
-/// Success is remembered through failures.
-pub async fn a_recorded_run_changes_where_its_worker_stands(scene: &Scene) {
-    let good = recorded(scene, "cleanup").await;
-    let stands = state(scene, "cleanup").await;
-    assert_eq!((stands.last_started_at, stands.last_success_at), (Some(good.started_at), Some(good.finished_at)));
-    assert_eq!(stands.last_finished_at, Some(good.finished_at));
-    scene.clock.advance(Duration::from_mins(1));
-    let bad = RunRow { outcome: "panicked".to_owned(), ..run(scene, "cleanup") };
-    scene.catalog.record_run(&bad).await.expect("recorded");
-    let stands = state(scene, "cleanup").await;
-    assert_eq!((stands.last_started_at, stands.last_success_at), (Some(bad.started_at), Some(good.finished_at)));
+/// A failed run leaves `last_success_at` unchanged.
+pub async fn recorded_run_updates_its_worker(fixture: &Fixture) {
+    let good = recorded(fixture, "cleanup").await;
+    let worker = state(fixture, "cleanup").await;
+    assert_eq!((worker.last_started_at, worker.last_success_at), (Some(good.started_at), Some(good.finished_at)));
+    assert_eq!(worker.last_finished_at, Some(good.finished_at));
+    fixture.clock.advance(Duration::from_mins(1));
+    let bad = RunRow { outcome: "panicked".to_owned(), ..run(fixture, "cleanup") };
+    fixture.catalog.record_run(&bad).await.expect("recorded");
+    let worker = state(fixture, "cleanup").await;
+    assert_eq!((worker.last_started_at, worker.last_success_at), (Some(bad.started_at), Some(good.finished_at)));
 }
 
-/// A run without anything to do is noted, not recorded.
-pub async fn a_noted_run_leaves_no_row(scene: &Scene) {
-    scene.catalog.note_run("cleanup", Duration::from_millis(5)).await.expect("noted");
-    let stands = state(scene, "cleanup").await;
-    let started_at = Timestamp::from_millis(scene.now().millis() - 5);
-    assert_eq!((stands.last_started_at, stands.last_success_at), (Some(started_at), Some(scene.now())));
-    assert_eq!(kept(scene, None).await, []);
+/// It updates the state of its worker. Runs that found nothing to do are noted, not recorded.
+pub async fn noted_run_creates_no_row(fixture: &Fixture) {
+    fixture.catalog.note_run("cleanup", Duration::from_millis(5)).await.expect("noted");
+    let worker = state(fixture, "cleanup").await;
+    let started_at = Timestamp::from_millis(fixture.now().millis() - 5);
+    assert_eq!((worker.last_started_at, worker.last_success_at), (Some(started_at), Some(fixture.now())));
+    assert_eq!(kept(fixture, None).await, []);
 }
 
-/// A skipped run is recorded, and its worker stands where it stood.
-pub async fn a_skipped_run_changes_nothing_else(scene: &Scene) {
-    recorded(scene, "sweep").await;
-    let before = state(scene, "sweep").await;
-    let skipped = RunRow { outcome: "skipped".to_owned(), ..run(scene, "sweep") };
-    scene.catalog.record_run(&skipped).await.expect("recorded");
-    assert_eq!(state(scene, "sweep").await, before);
-    assert_eq!(kept(scene, None).await.len(), 2);
+/// Its row is stored.
+pub async fn skipped_run_does_not_update_its_worker(fixture: &Fixture) {
+    recorded(fixture, "sweep").await;
+    let before = state(fixture, "sweep").await;
+    let skipped = RunRow { outcome: "skipped".to_owned(), ..run(fixture, "sweep") };
+    fixture.catalog.record_run(&skipped).await.expect("recorded");
+    assert_eq!(state(fixture, "sweep").await, before);
+    assert_eq!(kept(fixture, None).await.len(), 2);
 }
 
-/// A run that was frozen for a while and ends behind another one makes nothing due again.
-pub async fn a_late_run_does_not_set_the_clock_back(scene: &Scene) {
-    let good = recorded(scene, "sweep").await;
-    scene.catalog.note_run("sweep", Duration::from_hours(1)).await.expect("noted");
-    assert_eq!(state(scene, "sweep").await.last_started_at, Some(good.started_at));
+/// Otherwise a run that ends after a younger one would make the worker due again.
+pub async fn late_run_does_not_move_last_started_back(fixture: &Fixture) {
+    let good = recorded(fixture, "sweep").await;
+    fixture.catalog.note_run("sweep", Duration::from_hours(1)).await.expect("noted");
+    assert_eq!(state(fixture, "sweep").await.last_started_at, Some(good.started_at));
 }
 
-/// A pause stands, whatever is recorded, until it ends.
-pub async fn a_pause_stands_until_it_ends(scene: &Scene) {
-    scene.catalog.set_paused("sweep", true).await.expect("paused");
-    recorded(scene, "sweep").await;
-    recorded(scene, "cleanup").await;
-    assert!(state(scene, "sweep").await.paused);
-    assert!(!state(scene, "cleanup").await.paused);
-    scene.catalog.set_paused("sweep", false).await.expect("resumed");
-    let stands = state(scene, "sweep").await;
-    assert!(!stands.paused && stands.last_started_at.is_some());
+/// Recorded runs do not end it.
+pub async fn pause_lasts_until_resumed(fixture: &Fixture) {
+    fixture.catalog.set_paused("sweep", true).await.expect("paused");
+    recorded(fixture, "sweep").await;
+    recorded(fixture, "cleanup").await;
+    assert!(state(fixture, "sweep").await.paused);
+    assert!(!state(fixture, "cleanup").await.paused);
+    fixture.catalog.set_paused("sweep", false).await.expect("resumed");
+    let worker = state(fixture, "sweep").await;
+    assert!(!worker.paused && worker.last_started_at.is_some());
 }
 
-/// The history is read newest first, page by page, of one worker or of all.
-pub async fn runs_come_newest_first_in_pages(scene: &Scene) {
+/// Of one worker or of all.
+pub async fn runs_are_listed_newest_first_in_pages(fixture: &Fixture) {
     let mut all = Vec::new();
     for number in 0..6 {
-        all.insert(0, recorded(scene, if number % 2 == 0 { "cleanup" } else { "sweep" }).await);
+        all.insert(0, recorded(fixture, if number % 2 == 0 { "cleanup" } else { "sweep" }).await);
     }
-    let page = scene.catalog.runs(None, None, 4).await.expect("a page");
+    let page = fixture.catalog.runs(None, None, 4).await.expect("a page");
     assert_eq!(page, all[..4]);
-    assert_eq!(scene.catalog.runs(None, Some(&page[3].run_id), 4).await.expect("a page"), all[4..]);
+    assert_eq!(fixture.catalog.runs(None, Some(&page[3].run_id), 4).await.expect("a page"), all[4..]);
     let sweeps: Vec<RunRow> = all.iter().filter(|run| run.worker == "sweep").cloned().collect();
-    assert_eq!(kept(scene, Some("sweep")).await, sweeps);
-    let rest = scene.catalog.runs(Some("sweep"), Some(&sweeps[0].run_id), 1).await.expect("a page");
+    assert_eq!(kept(fixture, Some("sweep")).await, sweeps);
+    let rest = fixture.catalog.runs(Some("sweep"), Some(&sweeps[0].run_id), 1).await.expect("a page");
     assert_eq!(rest, sweeps[1..2]);
 }
 
-/// Runs go when their time is over, whosever they are.
-pub async fn old_runs_are_forgotten(scene: &Scene) {
+/// `forget_runs` of one worker applies the retention to all of them.
+pub async fn old_runs_of_all_workers_are_deleted(fixture: &Fixture) {
     let keep = Duration::from_hours(1);
-    recorded(scene, "cleanup").await;
-    recorded(scene, "sweep").await;
-    scene.clock.advance(keep);
-    let young = recorded(scene, "sweep").await;
-    assert_eq!(scene.catalog.forget_runs("cleanup", keep, 100).await.expect("forgotten"), 2);
-    assert_eq!(scene.catalog.forget_runs("cleanup", keep, 100).await.expect("forgotten"), 0);
-    assert_eq!(kept(scene, None).await, [young]);
+    recorded(fixture, "cleanup").await;
+    recorded(fixture, "sweep").await;
+    fixture.clock.advance(keep);
+    let young = recorded(fixture, "sweep").await;
+    assert_eq!(fixture.catalog.forget_runs("cleanup", keep, 100).await.expect("forgotten"), 2);
+    assert_eq!(fixture.catalog.forget_runs("cleanup", keep, 100).await.expect("forgotten"), 0);
+    assert_eq!(kept(fixture, None).await, [young]);
 }
 
-/// A busy worker's history does not grow, and takes nothing from the others'.
-pub async fn each_worker_keeps_its_newest_runs(scene: &Scene) {
-    let other = recorded(scene, "sweep").await;
+/// The limit on rows applies only to the worker that calls `forget_runs`.
+pub async fn each_worker_keeps_its_newest_runs(fixture: &Fixture) {
+    let other = recorded(fixture, "sweep").await;
     let mut newest = Vec::new();
     for _ in 0..5 {
-        newest.insert(0, recorded(scene, "cleanup").await);
+        newest.insert(0, recorded(fixture, "cleanup").await);
     }
     let keep = Duration::from_hours(1);
-    assert_eq!(scene.catalog.forget_runs("cleanup", keep, 5).await.expect("forgotten"), 0);
-    assert_eq!(scene.catalog.forget_runs("cleanup", keep, 2).await.expect("forgotten"), 3);
-    assert_eq!(kept(scene, Some("cleanup")).await, newest[..2]);
-    assert_eq!(kept(scene, Some("sweep")).await, [other]);
+    assert_eq!(fixture.catalog.forget_runs("cleanup", keep, 5).await.expect("forgotten"), 0);
+    assert_eq!(fixture.catalog.forget_runs("cleanup", keep, 2).await.expect("forgotten"), 3);
+    assert_eq!(kept(fixture, Some("cleanup")).await, newest[..2]);
+    assert_eq!(kept(fixture, Some("sweep")).await, [other]);
 }

@@ -1,10 +1,10 @@
-//! What the translations of the common dialect share.
+//! Functions that both translations of the common dialect use.
 //!
-//! Besides `$n`, `:now` and the lock marks, the dialect knows `TEXTS($n)` and `NUMBERS($n)`: the
-//! elements of a JSON array as rows of one column, for `IN`. `UNINDEXED(column; other)` is a column that must be read
-//! from the table itself, and another one of that table which no index holds.
+//! Besides `$n`, `:now` and the lock marks, the dialect has `TEXTS($n)` and `NUMBERS($n)`: the elements of a JSON array
+//! as rows of one column, for `IN`. `UNINDEXED(column; other)` is `column`, read from the table and not from an index;
+//! `other` is a column of the same table that no index contains.
 
-/// How many parameters a statement mentions: the highest number behind a `$`.
+/// Number of parameters of a statement: the highest number after a `$`.
 pub(crate) fn params_of(sql: &str) -> usize {
     let numbers = sql.split('$').skip(1).map(|piece| {
         let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
@@ -13,7 +13,7 @@ pub(crate) fn params_of(sql: &str) -> usize {
     numbers.max().unwrap_or(0)
 }
 
-/// Spells every `WORD(argument)` anew.
+/// Replaces every `WORD(argument)` by `spell(argument)`.
 pub(super) fn respell(sql: &str, word: &str, spell: impl Fn(&str) -> String) -> String {
     let opening = format!("{word}(");
     let mut out = String::with_capacity(sql.len());

@@ -1,4 +1,4 @@
-//! A driver around another one, for tests: it sees units and queries, changes them or makes them fail.
+//! Drivers for tests that wrap another driver: they record units and queries, change them or make them fail.
 
 use async_trait::async_trait;
 
@@ -7,23 +7,23 @@ use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Unit};
 
-/// A driver that forwards to another one whatever it does not change.
+/// A driver that forwards all calls it does not override to another driver.
 #[async_trait]
 pub trait DriverLayer: Send + Sync {
-    /// The driver that does the work.
+    /// The wrapped driver.
     fn inner(&self) -> &dyn Driver;
 
-    /// Runs a unit.
+    /// Called for every unit.
     async fn on_write(&self, unit: Unit) -> Result<Vec<Answer>, Error> {
         self.inner().write(unit).await
     }
 
-    /// Runs a query, also one that reads through much of a table.
+    /// Called for every query and every scan.
     async fn on_read(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.inner().read(query).await
     }
 
-    /// Runs two queries on one snapshot.
+    /// Called for every pair of queries on one snapshot.
     async fn on_read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
         self.inner().read_both_ways(query, by_table).await
     }

@@ -1,4 +1,4 @@
-//! Drivers: each runs units on one database.
+//! Drivers: one for each supported database.
 
 pub(crate) mod dialect;
 #[cfg(any(test, feature = "conformance"))]
@@ -14,53 +14,52 @@ use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Unit};
 
-/// What a driver has done so far, for metrics and tests.
+/// Counters of a driver since it was opened, for metrics and tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
-    /// Units that were run.
+    /// Units that were run, committed or not.
     pub units: u64,
-    /// Transactions that were committed.
+    /// Committed transactions; SQLite commits several units in one.
     pub commits: u64,
-    /// Rows that queries returned.
+    /// Rows that queries outside of units returned.
     pub rows_read: u64,
 }
 
-/// Runs units on one database.
+/// Runs units and queries on one database.
 #[async_trait]
 pub trait Driver: Send + Sync {
-    /// Runs a unit atomically: all of it, durably, or nothing. Not started is not done: dropping
-    /// the future either way leaves a whole unit or none.
+    /// Runs a unit atomically and durably. Dropping the future leaves all of the unit committed or nothing of it.
     async fn write(&self, unit: Unit) -> Result<Vec<Answer>, Error>;
 
     /// Runs a query outside any transaction.
     async fn read(&self, query: Statement) -> Result<Vec<Row>, Error>;
 
-    /// Runs a query that reads through much of a table: it may take its time, and holds nobody up.
+    /// Runs a query that reads much of a table: it may take long, and blocks no other query.
     async fn scan(&self, query: Statement) -> Result<Vec<Row>, Error> {
         self.read(query).await
     }
 
-    /// Runs two queries on one snapshot: the first as the database chooses, the second by reading tables alone,
-    /// without their indexes.
+    /// Runs two queries on one snapshot. The second one reads tables without their indexes.
     async fn read_both_ways(&self, query: Statement, by_table: Statement) -> Result<(Vec<Row>, Vec<Row>), Error>;
 
-    /// Faults that the database finds in itself, without stopping anything else. It fails where the check is not installed.
+    /// Runs the database's own integrity check while other work goes on, and returns the faults that it found. Fails
+    /// if the check is not installed.
     async fn check_integrity(&self) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
     }
 
-    /// Writes a whole copy to a file that is not there yet, beside everything else; how many bytes it has is returned.
+    /// Writes a complete copy to a file that must not exist, while other work goes on. Returns its size in bytes.
     async fn backup(&self, _to: &std::path::Path) -> Result<u64, Error> {
         Err(Error::Internal("this database is backed up with its own tools".to_owned()))
     }
 
-    /// Whether this database can be trusted.
+    /// Integrity of this database; shared with the catalog.
     fn condition(&self) -> Condition;
 
-    /// How many stripes a backend's books should have here: one row that every write changes is the
-    /// ceiling of a database with many writers, and costs nothing where there is one.
+    /// Number of quota rows per backend. On a database with concurrent writers, a single row that every write changes
+    /// would limit throughput.
     fn stripes(&self) -> u32;
 
-    /// What was done so far.
+    /// Counters since the driver was opened.
     fn effort(&self) -> Effort;
 }

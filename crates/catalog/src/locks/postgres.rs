@@ -1,6 +1,6 @@
-//! Advisory locks of one PostgreSQL session. One task per instance owns that session: it takes
-//! and releases locks, and pings while it holds any. A session that is not heard of is ended by
-//! the server, so a frozen instance loses its locks; one without locks is closed.
+//! Advisory locks of one PostgreSQL session. One task per instance owns the session: it takes and releases locks, and
+//! pings while it holds any. The server ends a silent session, so a suspended instance loses its locks. A session
+//! without locks is closed.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,55 +19,54 @@ use crate::PostgresOptions;
 use crate::driver::postgres::tls;
 use crate::error::Error;
 
-/// How long an answer may take before the session is given up.
+/// Time for an answer, after which the session is dropped.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How many pings may go missing before the server takes an instance for gone.
+/// Number of missing pings after which the server ends the session.
 const PINGS_IN_SILENCE: u32 = 4;
-/// What the session is called on the server, before the instance's name.
+/// Start of the session's `application_name`, before the instance ID.
 const SESSION_NAME: &str = "s3o lock ";
-/// One number per catalog and worker; the schema tells catalogs in one database apart.
+/// SQL for the lock number of a worker; the schema distinguishes catalogs in one database.
 const KEY: &str = "hashtextextended('s3o ' || current_schema() || ' ' || $1::text, 0)";
 
-/// How often a session that holds locks is heard of, and after which silence the server ends it.
+/// Interval of pings, and the silence after which the server ends the session.
 #[derive(Clone, Copy)]
-struct Pace {
+struct PingTimes {
     ping_interval: Duration,
     silence_max: Duration,
 }
 
-impl Pace {
+impl PingTimes {
     fn new(silence_max: Duration) -> Self {
-        // The server takes none for no end.
+        // Zero would disable the timeout.
         let silence_max = silence_max.max(Duration::from_millis(1));
         Self { ping_interval: silence_max / PINGS_IN_SILENCE, silence_max }
     }
 }
 
-enum Ask {
+enum LockRequest {
     Lock { worker: String, answer: oneshot::Sender<Result<Locked, Error>> },
     Unlock { worker: String, session: u64 },
 }
 
 /// Locks of one instance among those that share a PostgreSQL catalog.
 pub struct PostgresLocks {
-    asks: mpsc::UnboundedSender<Ask>,
+    requests: mpsc::UnboundedSender<LockRequest>,
 }
 
 impl PostgresLocks {
-    /// Locks of this instance, which loses them when it is not heard of for `silence_max`; it
-    /// connects when the first one is asked for.
+    /// Locks of this instance, which loses them after a silence of `silence_max`. It connects for the first lock.
     pub fn new(options: &PostgresOptions, instance: impl fmt::Display, silence_max: Duration) -> Result<Self, Error> {
-        let pace = Pace::new(silence_max);
+        let times = PingTimes::new(silence_max);
         let (mut config, tls) = tls::read_url(&options.url).map_err(|error| Error::Internal(error.to_string()))?;
         let schema = options.schema.as_ref().map(|schema| format!(" -c search_path={schema}")).unwrap_or_default();
-        let silence = format!("-c idle_session_timeout={}ms", pace.silence_max.as_millis());
+        let silence = format!("-c idle_session_timeout={}ms", times.silence_max.as_millis());
         config.options(format!("{silence}{schema}")).application_name(format!("{SESSION_NAME}{instance}"));
         config.connect_timeout(ANSWER_MAX).keepalives_idle(ANSWER_MAX).tcp_user_timeout(Duration::from_secs(15));
-        let (asks, asked) = mpsc::unbounded_channel();
-        let (instance, weak) = (instance.to_string(), asks.downgrade());
-        let keeper = Keeper { config, tls, pace, instance, asks: weak, session: None, count: 0 };
-        tokio::task::spawn(keeper.keep(asked));
-        Ok(Self { asks })
+        let (requests, receiver) = mpsc::unbounded_channel();
+        let (instance, weak) = (instance.to_string(), requests.downgrade());
+        let owner = SessionOwner { config, tls, times, instance, requests: weak, session: None, count: 0 };
+        tokio::task::spawn(owner.run(receiver));
+        Ok(Self { requests })
     }
 }
 
@@ -75,53 +74,55 @@ impl PostgresLocks {
 impl Locks for PostgresLocks {
     async fn try_lock(&self, worker: &str) -> Result<Locked, Error> {
         let (answer, answered) = oneshot::channel();
-        let gone = || Error::Away("the lock session has ended".to_owned());
-        self.asks.send(Ask::Lock { worker: worker.to_owned(), answer }).map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        let ended = || Error::Away("the lock session has ended".to_owned());
+        self.requests.send(LockRequest::Lock { worker: worker.to_owned(), answer }).map_err(|_| ended())?;
+        answered.await.map_err(|_| ended())?
     }
 }
 
-/// A connection and what it holds.
-struct Session {
+/// A connection with the locks that it holds.
+struct LockSession {
     number: u64,
     client: Client,
     held: HashSet<String>,
     lost: Arc<AtomicBool>,
 }
 
-impl Drop for Session {
+impl Drop for LockSession {
     fn drop(&mut self) {
         self.lost.store(true, Ordering::Relaxed);
     }
 }
 
-struct Keeper {
+/// The task that owns the session.
+struct SessionOwner {
     config: Config,
     tls: MakeRustlsConnect,
-    pace: Pace,
+    times: PingTimes,
     instance: String,
-    /// Weak: locks that are out must not keep the task alive on their own.
-    asks: mpsc::WeakUnboundedSender<Ask>,
-    session: Option<Session>,
+    /// Weak, so that held locks alone do not keep the task running.
+    requests: mpsc::WeakUnboundedSender<LockRequest>,
+    session: Option<LockSession>,
+    /// Number of sessions so far.
     count: u64,
 }
 
-impl Keeper {
-    async fn keep(mut self, mut asked: mpsc::UnboundedReceiver<Ask>) {
-        let mut ping_at = Instant::now() + self.pace.ping_interval;
+impl SessionOwner {
+    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<LockRequest>) {
+        let mut ping_at = Instant::now() + self.times.ping_interval;
         loop {
-            // Asking for locks must not put the ping off.
-            match timeout_at(ping_at, asked.recv()).await {
+            // Requests must not delay the ping.
+            match timeout_at(ping_at, requests.recv()).await {
                 Ok(None) => return,
-                Ok(Some(Ask::Lock { worker, answer })) => {
+                Ok(Some(LockRequest::Lock { worker, answer })) => {
                     let locked = self.lock(&worker).await;
-                    // Whoever does not wait any more drops the lock, and with it releases it.
+                    // If the caller no longer waits, this drops the lock, which releases it.
                     drop(answer.send(locked));
                 }
-                Ok(Some(Ask::Unlock { worker, session })) => self.unlock(&worker, session).await,
+                Ok(Some(LockRequest::Unlock { worker, session })) => self.unlock(&worker, session).await,
                 Err(_) => {
                     self.ping().await;
-                    ping_at = Instant::now() + self.pace.ping_interval;
+                    ping_at = Instant::now() + self.times.ping_interval;
                 }
             }
         }
@@ -133,11 +134,11 @@ impl Keeper {
             None => self.connect().await?,
         };
         if session.held.contains(worker) {
-            // The server would let the same session in twice.
+            // The server lets a session take its own lock again.
             self.session = Some(session);
             return Ok(Locked::By(self.instance.clone()));
         }
-        // A session that did not answer in time is dropped here: nobody knows what it holds.
+        // A session that does not answer in time is dropped, since it is unknown which locks it holds.
         let holder = answered(holder_or_lock(&session.client, worker)).await?;
         let locked = if let Some(holder) = holder {
             Locked::By(holder)
@@ -149,23 +150,23 @@ impl Keeper {
         Ok(locked)
     }
 
-    fn released_with(&self, session: &Session, worker: &str) -> Lock {
-        let (asks, worker, session_number) = (self.asks.clone(), worker.to_owned(), session.number);
+    fn released_with(&self, session: &LockSession, worker: &str) -> Lock {
+        let (requests, worker, session_number) = (self.requests.clone(), worker.to_owned(), session.number);
         Lock::new(Arc::clone(&session.lost), move || {
-            if let Some(asks) = asks.upgrade() {
-                // A keeper that has gone took the session with it, and so the lock.
-                asks.send(Ask::Unlock { worker, session: session_number }).unwrap_or_default();
+            if let Some(requests) = requests.upgrade() {
+                // A task that has ended dropped the session, which released the lock.
+                requests.send(LockRequest::Unlock { worker, session: session_number }).unwrap_or_default();
             }
         })
     }
 
     async fn unlock(&mut self, worker: &str, session_number: u64) {
-        // A lock of an earlier session went with it.
+        // A lock of an earlier session was released with that session.
         let Some(session) = self.session.as_mut().filter(|session| session.number == session_number) else { return };
         session.held.remove(worker);
         let sql = format!("SELECT pg_advisory_unlock({KEY})");
         if let Err(error) = answered(session.client.query_one(&sql, &[&worker])).await {
-            tracing::warn!(%error, worker, "lock session given up");
+            tracing::warn!(%error, worker, "unlock failed, dropping lock session");
             self.session = None;
         }
     }
@@ -180,7 +181,7 @@ impl Keeper {
         }
     }
 
-    async fn connect(&mut self) -> Result<Session, Error> {
+    async fn connect(&mut self) -> Result<LockSession, Error> {
         let (client, connection) = answered(self.config.connect(self.tls.clone())).await?;
         let lost = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&lost);
@@ -191,11 +192,11 @@ impl Keeper {
             ended.store(true, Ordering::Relaxed);
         });
         self.count += 1;
-        Ok(Session { number: self.count, client, held: HashSet::new(), lost })
+        Ok(LockSession { number: self.count, client, held: HashSet::new(), lost })
     }
 }
 
-/// Takes the lock, or tells who holds it.
+/// Takes the lock, or returns its holder.
 async fn holder_or_lock(client: &Client, worker: &str) -> Result<Option<String>, tokio_postgres::Error> {
     let taken = client.query_one(&format!("SELECT pg_try_advisory_lock({KEY})"), &[&worker]).await?;
     if taken.get(0) {
@@ -208,12 +209,12 @@ async fn holder_or_lock(client: &Client, worker: &str) -> Result<Option<String>,
     );
     let holders = client.query(&sql, &[&worker]).await?;
     let name = holders.first().and_then(|row| row.get::<_, Option<String>>(0)).unwrap_or_default();
-    // Let go in between, or of a role whose sessions we may not see.
+    // No holder is visible if the lock was just released, or if this role may not see the session of its holder.
     let instance = name.strip_prefix(SESSION_NAME).unwrap_or("another instance");
     Ok(Some(instance.to_owned()))
 }
 
-/// Waits for the server, but not for ever.
+/// Waits for the server for at most [`ANSWER_MAX`].
 async fn answered<T>(asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
     match timeout(ANSWER_MAX, asked).await {
         Ok(Ok(answer)) => Ok(answer),

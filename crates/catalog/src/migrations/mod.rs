@@ -1,6 +1,6 @@
-//! The schema, one file per step. Steps are only added, never edited.
+//! Migrations, one file per step. Steps are only added, never edited.
 
-/// What SQLite runs, in order; the position (from 1) is the schema's version.
+/// Steps of SQLite, in order; the position (from 1) is the schema version.
 pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0001_foundation.sql"),
     include_str!("sqlite/0002_worker_runs.sql"),
@@ -16,7 +16,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0012_clock_notes.sql"),
 ];
 
-/// What PostgreSQL runs, in order.
+/// Steps of PostgreSQL, in order; the position (from 1) is the schema version.
 pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0001_foundation.sql"),
     include_str!("postgres/0002_worker_runs.sql"),

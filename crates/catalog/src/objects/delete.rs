@@ -1,5 +1,4 @@
-//! Removing objects' rows: the references go, and what nothing refers to any more is condemned in
-//! the same unit.
+//! Deleting objects' rows: references are released, and content without a reference is condemned in the same unit.
 
 use std::sync::LazyLock;
 
@@ -10,22 +9,20 @@ use s3o_model::names::ObjectKey;
 
 use super::{LOCK_INTENTS, SUPERSEDE};
 use crate::error::{Error, Verdict};
-use crate::release::{NONE, Release, Selector};
-use crate::unit::{Answer, Unit, json};
+use crate::release::{DELETES_NOTHING, Release, Selector};
+use crate::unit::{Answer, LockRank, Unit, json};
 use crate::{Catalog, params};
 
-/// How often a delete is tried while writes of its keys keep appearing.
+/// Bounds the runs of a delete while writes of its keys keep committing.
 const RUNS_MAX: usize = 16;
 
 static MARKED: LazyLock<Release> = LazyLock::new(|| {
     Release::of(&Selector {
         referrers: "objects WHERE token = $1",
         column: "content_id",
-        // Most rows carry no token, and `NOT (NULL = $1)` would overlook them.
-        dying_objects: "o.token IS NOT NULL AND o.token = $1",
-        dying_pieces: NONE,
-        dying_parts: NONE,
-        dying_pins: NONE,
+        // Most rows carry no token, and `NOT (NULL = $1)` would skip them.
+        deleted_objects: "o.token IS NOT NULL AND o.token = $1",
+        ..DELETES_NOTHING
     })
 });
 
@@ -45,11 +42,11 @@ const MARK_ONE_MATCHING: &str = "UPDATE objects SET token = $1 WHERE bucket_id =
 const LOCK_INTENTS_OF_MARKED: &str = "SELECT q.id FROM pending_objects q \
      JOIN objects o ON o.bucket_id = q.bucket_id AND o.key = q.key WHERE o.token = $1 ORDER BY q.id /*lock*/";
 
-/// Tells the reaper that a later change of these keys was acknowledged.
+/// Marks the intents of the deleted keys, so that the reaper does not promote them.
 const SUPERSEDE_MARKED: &str = "UPDATE pending_objects SET superseded = 1 WHERE superseded = 0 \
      AND (bucket_id, key) IN (SELECT bucket_id, key FROM objects WHERE token = $1)";
 
-/// Rows that the index of tokens leads to and that do not carry the token themselves, by their primary key.
+/// Rows that the index of tokens finds although they do not carry the token when they are read by primary key.
 pub(crate) const MISLED: &str = "SELECT i.key FROM objects i \
      LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
      WHERE i.token = $1 AND (o.key IS NULL OR o.token IS NULL OR o.token <> $1) LIMIT 1";
@@ -59,12 +56,11 @@ pub(crate) const MISLED_BY_EXPIRY: &str = "SELECT i.key FROM objects i \
      LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
      WHERE i.token = $1 AND (o.key IS NULL OR o.expires_at IS NULL OR o.expires_at > :now) LIMIT 1";
 
-const REMOVE_MARKED: &str = "DELETE FROM objects WHERE token = $1";
+const DELETE_MARKED: &str = "DELETE FROM objects WHERE token = $1";
 
-/// One object, only if it still has this `ETag` where one is given.
+/// Deletes one object; with `if_match`, only if it still has this `ETag`.
 ///
-/// The row is marked first: one that appears only later is not meant, and by its name alone half
-/// of the unit would see it and half would not.
+/// The row is marked first, so that all statements mean the same row: a row that appears later is not deleted.
 pub(super) async fn delete_one(
     catalog: &Catalog,
     bucket: BucketId,
@@ -74,38 +70,36 @@ pub(super) async fn delete_one(
 ) -> Result<bool, Error> {
     let (place, marker) = (params![bucket, key], params![token]);
     let mut unit = Unit::new("delete_object");
+    unit.at(LockRank::Object);
     match if_match {
         None => unit.run(MARK_ONE, params![token, bucket, key]),
         Some(etag) => unit.one(MARK_ONE_MATCHING, params![token, bucket, key, etag], Verdict::PreconditionFailed),
     };
-    unit.lock(LOCK_INTENTS, place.clone());
-    MARKED.lock(&mut unit, &marker);
-    MARKED.add_to(&mut unit, &marker, Reason::Delete);
-    let gone = unit.run(REMOVE_MARKED, marker);
+    unit.lock(LockRank::Intent, LOCK_INTENTS, place.clone());
+    MARKED.lock_contents(&mut unit, &marker);
+    MARKED.release(&mut unit, &marker, Reason::Delete);
+    let deleted = unit.run(DELETE_MARKED, marker);
     unit.run(SUPERSEDE, place.clone());
     if if_match.is_none() {
         unit.exactly(0, "SELECT key FROM objects WHERE bucket_id = $1 AND key = $2", place, Verdict::RunAgain);
     }
-    Ok(again(catalog, &unit).await?[gone].changed == 1)
+    Ok(retry(catalog, &unit).await?[deleted].changed == 1)
 }
 
-/// Adds the statements that remove the rows which carry `token`; the answer at the returned place
-/// tells how many went.
-pub(crate) fn remove_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) -> usize {
+/// Adds the statements that delete the rows which carry `token`. The answer at the returned index has the number of
+/// deleted rows.
+pub(crate) fn delete_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) -> usize {
     let marker = params![token];
     unit.exactly(0, MISLED, marker.clone(), Verdict::Damaged);
-    unit.lock(LOCK_INTENTS_OF_MARKED, marker.clone());
-    MARKED.lock(unit, &marker);
-    MARKED.enter(unit, &marker, None, None);
-    MARKED.add_to(unit, &marker, reason);
+    unit.lock(LockRank::Intent, LOCK_INTENTS_OF_MARKED, marker.clone());
+    MARKED.lock_and_release(unit, &marker, reason);
     unit.run(SUPERSEDE_MARKED, marker.clone());
-    unit.run(REMOVE_MARKED, marker)
+    unit.run(DELETE_MARKED, marker)
 }
 
-/// Runs a unit again while rows appear under its hands. A write whose writer is gone may have been
-/// finished after the rows were marked and before its intent was flagged; the answer to a delete
-/// must not be followed by an object that was written before it.
-async fn again(catalog: &Catalog, unit: &Unit) -> Result<Vec<Answer>, Error> {
+/// Retries a unit that finds new rows of its keys. The reaper may have promoted a write after the rows were marked and
+/// before its intent was. After a delete is acknowledged, no object may appear that was written before it.
+async fn retry(catalog: &Catalog, unit: &Unit) -> Result<Vec<Answer>, Error> {
     for _ in 1..RUNS_MAX {
         match catalog.write(unit.clone()).await {
             Err(Error::Guard(Verdict::RunAgain)) => {}
@@ -115,7 +109,7 @@ async fn again(catalog: &Catalog, unit: &Unit) -> Result<Vec<Answer>, Error> {
     catalog.write(unit.clone()).await
 }
 
-/// Many objects of one bucket: marked first, so that every later statement means the same rows.
+/// Deletes many objects of one bucket in one unit.
 pub(super) async fn delete_many(
     catalog: &Catalog,
     bucket: BucketId,
@@ -127,12 +121,12 @@ pub(super) async fn delete_many(
     let matching: Vec<(&str, &str)> =
         targets.iter().filter_map(|(key, etag)| Some((key.as_str(), etag.as_ref()?.as_str()))).collect();
     let mut unit = Unit::new("delete_objects");
-    let mut places = vec![unit.run(MARK, params![token, bucket, &plain])];
+    let mut marked = vec![unit.at(LockRank::Object).run(MARK, params![token, bucket, &plain])];
     if !matching.is_empty() {
-        places.push(unit.run(MARK_MATCHING, params![token, bucket, json(&matching)]));
+        marked.push(unit.at(LockRank::Object).run(MARK_MATCHING, params![token, bucket, json(&matching)]));
     }
-    remove_marked(&mut unit, token, Reason::Delete);
-    // Keys that had no row may still have writes under way that this delete comes after.
+    delete_marked(&mut unit, token, Reason::Delete);
+    // Keys without a row may have writes under way, which began before this delete.
     unit.run(
         "UPDATE pending_objects SET superseded = 1 WHERE bucket_id = $1 AND superseded = 0 \
          AND key IN TEXTS($2)",
@@ -144,6 +138,6 @@ pub(super) async fn delete_many(
         params![bucket, &plain],
         Verdict::RunAgain,
     );
-    let answers = again(catalog, &unit).await?;
-    places.iter().flat_map(|place| &answers[*place].rows).map(|row| row.parse(0)).collect()
+    let answers = retry(catalog, &unit).await?;
+    marked.iter().flat_map(|index| &answers[*index].rows).map(|row| row.parse("key")).collect()
 }

@@ -1,10 +1,9 @@
-//! Listing objects in byte order. A group is skipped, not read through.
+//! Listing objects in byte order. The keys of a common prefix are skipped, not read.
 
 use s3o_model::ids::BucketId;
 use s3o_model::listing::{Keyed, ListPage, ListQuery, Read, Scan};
 use s3o_model::object::{Headers, ListedObject};
 
-use super::moment;
 use crate::error::Error;
 use crate::unit::Row;
 use crate::{Catalog, params};
@@ -17,19 +16,12 @@ impl Keyed for Line {
     }
 }
 
-macro_rules! page {
-    ($bound:literal) => {
-        concat!(
-            "SELECT key, size_bytes, etag, last_modified, headers, checksum FROM objects ",
-            "WHERE bucket_id = $1 AND key >= $2 ",
-            $bound,
-            "AND (expires_at IS NULL OR expires_at > :now) ORDER BY key LIMIT $3"
-        )
-    };
-}
+const UNBOUNDED: &str = "SELECT key, size_bytes, etag, last_modified, headers, checksum FROM objects \
+     WHERE bucket_id = $1 AND key >= $2 AND (expires_at IS NULL OR expires_at > :now) ORDER BY key LIMIT $3";
 
-const BOUNDED: &str = page!("AND key < $4 ");
-const UNBOUNDED: &str = page!("");
+const BOUNDED: &str = "SELECT key, size_bytes, etag, last_modified, headers, checksum FROM objects \
+     WHERE bucket_id = $1 AND key >= $2 AND key < $4 AND (expires_at IS NULL OR expires_at > :now) ORDER BY key \
+     LIMIT $3";
 
 pub(super) async fn list(
     catalog: &Catalog,
@@ -57,13 +49,13 @@ async fn read_lines(catalog: &Catalog, bucket: BucketId, read: &Read) -> Result<
 }
 
 fn line(row: &Row) -> Result<Line, Error> {
-    let headers: Headers = row.json(4)?;
+    let headers: Headers = row.json("headers")?;
     Ok(Line(ListedObject {
-        key: row.parse(0)?,
-        size_bytes: row.size(1)?,
-        etag: s3o_model::etag::ETag::from_text(row.text(2)?),
-        last_modified: moment(row, 3)?,
+        key: row.parse("key")?,
+        size_bytes: row.size("size_bytes")?,
+        etag: s3o_model::etag::ETag::from_text(row.text("etag")?),
+        last_modified: row.time("last_modified")?,
         storage_class: headers.storage_class,
-        checksum: row.opt_json(5)?,
+        checksum: row.opt_json("checksum")?,
     }))
 }

@@ -1,64 +1,47 @@
-//! Objects whose deletion was begun and never finished.
+//! Objects whose deletion was claimed and never finished.
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use s3o_model::clock::{Timestamp, millis_of};
+use s3o_model::clock::millis_of;
 
 use crate::error::Error;
 use crate::low_water::Queue;
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
 
-/// An object that was taken from whoever was deleting it.
+/// An object whose claim was reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StuckObject {
-    /// Its bucket.
+    /// Name of the bucket.
     pub bucket: String,
-    /// Its key.
+    /// For the audit line, as clients see it.
     pub key: String,
 }
 
-/// What is known of deletions that do not end.
-#[async_trait]
-pub trait StuckObjects: Send + Sync {
-    /// Gives up deletions begun longer ago than `after`, at most `limit`: they can be begun again,
-    /// and whoever held them finds nothing under its token. Each is told to one caller.
-    async fn reset_stuck(&self, after: Duration, limit: usize) -> Result<Vec<StuckObject>, Error>;
-}
+const ANY_STUCK: &str = "SELECT 1 FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' \
+     AND deletion_initiated_at <= :now - $1 LIMIT 1";
 
-macro_rules! stuck {
-    ($columns:literal, $tail:literal) => {
-        concat!(
-            "SELECT ",
-            $columns,
-            " FROM objects WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at <= :now - $1 ",
-            $tail
-        )
-    };
-}
-
-/// Chosen once, like the rows of a claim.
-const RESET: &str = concat!(
-    "WITH chosen AS MATERIALIZED (",
-    stuck!("bucket_id, key", "ORDER BY deletion_initiated_at LIMIT $2 /*skip*/"),
-    ") UPDATE objects SET deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL \
+/// `MATERIALIZED` for the same reason as in the claim of cleanups.
+const RESET: &str = "WITH chosen AS MATERIALIZED (SELECT bucket_id, key FROM objects \
+     WHERE deletion_status = 'DELETION_IN_PROGRESS' AND deletion_initiated_at <= :now - $1 \
+     ORDER BY deletion_initiated_at LIMIT $2 /*skip*/) \
+     UPDATE objects SET deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL \
      WHERE (bucket_id, key) IN (SELECT bucket_id, key FROM chosen) \
-     RETURNING (SELECT name FROM buckets WHERE id = bucket_id), key, expires_at"
-);
+     RETURNING (SELECT name FROM buckets WHERE id = bucket_id) AS bucket, key, expires_at";
 
-/// What could not be removed and is tried again is found again, if it is.
+/// The next failed deletion inserts its finding again.
 const FORGET_FINDINGS: &str = "DELETE FROM findings WHERE kind = 'not_expired' AND backend_name = '' \
      AND physical_key IN TEXTS($1)";
 
 fn stuck_object(row: &Row) -> Result<StuckObject, Error> {
-    Ok(StuckObject { bucket: row.text(0)?.to_owned(), key: row.text(1)?.to_owned() })
+    Ok(StuckObject { bucket: row.string("bucket")?, key: row.string("key")? })
 }
 
-#[async_trait]
-impl StuckObjects for Catalog {
-    async fn reset_stuck(&self, after: Duration, limit: usize) -> Result<Vec<StuckObject>, Error> {
-        if self.read(stuck!("1", "LIMIT 1"), params![millis_of(after)]).await?.is_empty() {
+impl Catalog {
+    /// Resets claims older than `after`, at most `limit`, so that the objects can be claimed again. The worker that
+    /// held a claim finds no row with its token. Each object is returned to one caller.
+    pub async fn reset_stuck(&self, after: Duration, limit: usize) -> Result<Vec<StuckObject>, Error> {
+        if self.read(ANY_STUCK, params![millis_of(after)]).await?.is_empty() {
             return Ok(Vec::new());
         }
         let mut unit = Unit::new("reset_stuck");
@@ -66,8 +49,8 @@ impl StuckObjects for Catalog {
         let answers = self.write(unit).await?;
         let reset = answers[0].rows.iter().map(stuck_object).collect::<Result<Vec<_>, _>>()?;
         for row in &answers[0].rows {
-            // It waits again, though it expired long ago: the next look begins there.
-            if let Some(expired) = row.opt_int(2)?.map(Timestamp::from_millis) {
+            // It can be claimed again although it expired long ago: the next query begins there.
+            if let Some(expired) = row.opt_time("expires_at")? {
                 self.low_waters.of(Queue::Expiries, |water| water.lower(expired));
             }
         }

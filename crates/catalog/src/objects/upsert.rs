@@ -1,5 +1,7 @@
-//! Writing an object's row, under each condition. The row keeps what it displaced, so the unit
-//! that wrote it knows what to release even when two first writes of one key meet.
+//! Writing an object's row, under each condition. The row keeps the content it replaced, so the unit knows what to
+//! release even when two first writes of one key race.
+
+use std::sync::LazyLock;
 
 use s3o_model::checksum::Checksum;
 use s3o_model::clock::{Timestamp, millis_of};
@@ -12,59 +14,50 @@ use s3o_model::object::Attributes;
 
 use crate::error::Verdict;
 use crate::params;
-use crate::unit::{Unit, Value, json};
+use crate::unit::{LockRank, Unit, Value, json};
 
-/// Everything that S3 shows of an object, except when it was written.
+/// The row of an object, without the times that the commit sets.
 #[derive(Debug, Clone)]
 pub struct PutRow {
-    /// The bucket.
+    /// The commit fails as `NoSuchBucket` if it was deleted.
     pub bucket: BucketId,
-    /// The key.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// Fresh for every write.
+    /// New for every write.
     pub version: VersionId,
-    /// The length.
+    /// Length of the body.
     pub size_bytes: u64,
-    /// The `ETag`.
+    /// As S3 returns it.
     pub etag: ETag,
-    /// The checksum.
+    /// Checksum that the client declared or asked for.
     pub checksum: Option<Checksum>,
-    /// What the client attached.
+    /// Headers, metadata and tags from the client.
     pub attributes: Attributes,
-    /// When it ceases to exist.
+    /// `None` if the object does not expire.
     pub expiry: Option<Expiry>,
 }
 
-macro_rules! insert {
-    ($tail:expr) => {
-        concat!(
-            "INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, checksum, headers, ",
-            "metadata, tags, last_modified, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ",
-            ":now / 1000 * 1000, coalesce($11, :now + $12)) ON CONFLICT (bucket_id, key) DO ",
-            $tail,
-            " RETURNING last_modified, prev_content_id, expires_at"
-        )
-    };
+fn insert(on_conflict: &str) -> String {
+    format!(
+        "INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, checksum, headers, \
+         metadata, tags, \
+         last_modified, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, :now / 1000 * 1000, \
+         coalesce($11, :now + $12)) ON CONFLICT (bucket_id, key) DO {on_conflict} \
+         RETURNING last_modified, prev_content_id, expires_at"
+    )
 }
 
-macro_rules! replace {
-    ($tail:literal) => {
-        insert!(concat!(
-            "UPDATE SET prev_content_id = objects.content_id, ",
-            "content_id = excluded.content_id, version_id = excluded.version_id, size_bytes = excluded.size_bytes, ",
-            "etag = excluded.etag, checksum = excluded.checksum, headers = excluded.headers, ",
-            "metadata = excluded.metadata, tags = excluded.tags, last_modified = excluded.last_modified, ",
-            "expires_at = excluded.expires_at, deletion_status = 'NOT_EXPIRED', deletion_initiated_at = NULL, token = NULL ",
-            $tail
-        ))
-    };
-}
+const REPLACE: &str = "UPDATE SET prev_content_id = objects.content_id, content_id = excluded.content_id, \
+     version_id = excluded.version_id, size_bytes = excluded.size_bytes, etag = excluded.etag, \
+     checksum = excluded.checksum, headers = excluded.headers, metadata = excluded.metadata, tags = excluded.tags, \
+     last_modified = excluded.last_modified, expires_at = excluded.expires_at, deletion_status = 'NOT_EXPIRED', \
+     deletion_initiated_at = NULL, token = NULL";
 
-const WHERE_NOTHING_IS: &str = insert!("NOTHING");
-
-const ALWAYS: &str = replace!("");
+static INSERT: LazyLock<String> = LazyLock::new(|| insert("NOTHING"));
+static UPSERT: LazyLock<String> = LazyLock::new(|| insert(REPLACE));
 /// An expired row counts as absent.
-const IF_ABSENT: &str = replace!("WHERE objects.expires_at IS NOT NULL AND objects.expires_at <= :now");
+static IF_ABSENT: LazyLock<String> =
+    LazyLock::new(|| insert(&format!("{REPLACE} WHERE objects.expires_at IS NOT NULL AND objects.expires_at <= :now")));
 const IF_MATCH: &str = "UPDATE objects SET prev_content_id = content_id, content_id = $3, version_id = $4, \
      size_bytes = $5, etag = $6, checksum = $7, headers = $8, metadata = $9, tags = $10, \
      last_modified = :now / 1000 * 1000, expires_at = coalesce($11, :now + $12), deletion_status = 'NOT_EXPIRED', \
@@ -72,28 +65,28 @@ const IF_MATCH: &str = "UPDATE objects SET prev_content_id = content_id, content
      WHERE bucket_id = $1 AND key = $2 AND (CAST($13 AS TEXT) IS NULL OR etag = $13) \
      AND (expires_at IS NULL OR expires_at > :now) RETURNING last_modified, prev_content_id, expires_at";
 
-/// Nothing appears that has already ceased to exist: whoever wrote it was told that it is there.
+/// Fails a commit whose object would already be expired: the client would get 200 for an object that does not exist.
 const AHEAD: &str = "SELECT 1 WHERE $1 > :now";
 
-/// Adds the statement that writes a row where none is; its answer is that of [`upsert_object`].
-pub(super) fn insert_object(unit: &mut Unit, row: &PutRow, content: ContentId) -> usize {
+/// Adds the statement that inserts the row of a free key; fails as `RunAgain` if the key has a row.
+pub(crate) fn insert_object(unit: &mut Unit, row: &PutRow, content: ContentId) -> usize {
     check_expiry(unit, row);
-    unit.one(WHERE_NOTHING_IS, values(row, content), Verdict::RunAgain)
+    unit.at(LockRank::Object).one(&INSERT, values(row, content), Verdict::RunAgain)
 }
 
-/// Adds the statement; its answer holds the moment of the write and what it displaced.
+/// Adds the statement that writes the row; its answer has `last_modified`, `expires_at` and the replaced content.
 pub(crate) fn upsert_object(unit: &mut Unit, row: &PutRow, content: ContentId, condition: &WriteCondition) -> usize {
     check_expiry(unit, row);
     let mut values = values(row, content);
-    let sql = match condition {
-        WriteCondition::None => ALWAYS,
-        WriteCondition::IfAbsent => IF_ABSENT,
+    let sql: &'static str = match condition {
+        WriteCondition::None => &UPSERT,
+        WriteCondition::IfAbsent => &IF_ABSENT,
         WriteCondition::IfMatch(etag) => {
             values.extend(params![etag.as_ref()]);
             IF_MATCH
         }
     };
-    unit.one(sql, values, Verdict::PreconditionFailed)
+    unit.at(LockRank::Object).one(sql, values, Verdict::PreconditionFailed)
 }
 
 fn check_expiry(unit: &mut Unit, row: &PutRow) {

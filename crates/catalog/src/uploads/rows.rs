@@ -1,37 +1,36 @@
 //! The rows of uploads and parts, and the statements that read and join them.
 
+use std::sync::LazyLock;
+
 use s3o_model::ids::BucketId;
 use s3o_model::multipart::{Part, Upload, UploadState};
-use s3o_model::object::Attributes;
 
 use crate::error::Error;
-use crate::objects::moment;
+use crate::objects::attributes;
 use crate::unit::Row;
 
-macro_rules! uploads {
-    ($tail:literal) => {
-        concat!(
-            "SELECT id, bucket_id, key, headers, metadata, tags, checksum, created_at, state, answer, expiry ",
-            "FROM multipart_uploads ",
-            $tail
-        )
-    };
+fn select(condition: &str) -> String {
+    format!(
+        "SELECT id, bucket_id, key, headers, metadata, tags, checksum, created_at, state, answer, expiry \
+         FROM multipart_uploads WHERE {condition}"
+    )
 }
 
-pub(super) const ONE_UPLOAD: &str = uploads!("WHERE id = $1");
+pub(super) static ONE_UPLOAD: LazyLock<String> = LazyLock::new(|| select("id = $1"));
 
-pub(super) const OPEN_UPLOADS: &str =
-    uploads!("WHERE bucket_id = $1 AND state = 'open' AND (key, id) > ($2, $3) ORDER BY key, id LIMIT $4");
+pub(super) static OPEN_UPLOADS: LazyLock<String> =
+    LazyLock::new(|| select("bucket_id = $1 AND state = 'open' AND (key, id) > ($2, $3) ORDER BY key, id LIMIT $4"));
 
-/// With a bound of its own, so that a page does not read on behind its prefix.
-pub(super) const OPEN_UPLOADS_BEFORE: &str =
-    uploads!("WHERE bucket_id = $1 AND state = 'open' AND (key, id) > ($2, $3) AND key < $5 ORDER BY key, id LIMIT $4");
+/// The upper bound keeps a page from reading keys after its prefix.
+pub(super) static OPEN_UPLOADS_BEFORE: LazyLock<String> = LazyLock::new(|| {
+    select("bucket_id = $1 AND state = 'open' AND (key, id) > ($2, $3) AND key < $5 ORDER BY key, id LIMIT $4")
+});
 
 pub(super) const PARTS: &str = "SELECT number, content_id, length, md5, checksum, last_modified \
      FROM multipart_parts WHERE upload_id = $1 AND number > $2 ORDER BY number LIMIT $3";
 
-/// Moves the listed parts (`$3`: number and content) of upload `$1` into joined content `$2`. A join
-/// with the list instead would search all of it for every part.
+/// Copies the listed parts (`$3`: number and content) of upload `$1` to the pieces of joined content `$2`. A join with
+/// the list would search all of it for every part.
 pub(super) const JOIN_PARTS: &str = "INSERT INTO content_parts \
      (joined_id, number, start, whole_id, byte_offset, length, checksum) \
      SELECT $2, p.number, sum(p.length) OVER (ORDER BY p.number) - p.length, p.content_id, p.byte_offset, p.length, \
@@ -41,39 +40,39 @@ pub(super) const JOIN_PARTS: &str = "INSERT INTO content_parts \
 pub(super) const TAKE_PARTS: &str = "DELETE FROM multipart_parts WHERE upload_id = $1 AND number IN \
      (SELECT CAST(t.value ->> 0 AS BIGINT) FROM json_each($2) t)";
 
-/// Tells cleanup that upload `$1`, now closed, still holds parts.
+/// Marks the closed upload `$1` for cleanup if it still has parts.
 pub(super) const NOTE_LEFTOVER: &str = "UPDATE multipart_uploads SET leftover = 1 WHERE id = $1 \
      AND EXISTS (SELECT 1 FROM multipart_parts WHERE upload_id = $1)";
 
 pub(super) fn upload(row: &Row) -> Result<Upload, Error> {
     Ok(Upload {
-        id: row.parse(0)?,
-        bucket: BucketId(row.int(1)?),
-        key: row.parse(2)?,
-        attributes: Attributes { headers: row.json(3)?, metadata: row.json(4)?, tags: row.json(5)? },
-        checksum: row.opt_json(6)?,
-        expiry: row.opt_json(10)?,
-        created_at: moment(row, 7)?,
+        id: row.parse("id")?,
+        bucket: BucketId(row.int("bucket_id")?),
+        key: row.parse("key")?,
+        attributes: attributes(row)?,
+        checksum: row.opt_json("checksum")?,
+        expiry: row.opt_json("expiry")?,
+        created_at: row.time("created_at")?,
         state: state(row)?,
     })
 }
 
 fn state(row: &Row) -> Result<UploadState, Error> {
-    match row.text(8)? {
+    match row.text("state")? {
         "open" => Ok(UploadState::Open),
         "aborted" => Ok(UploadState::Aborted),
-        "completed" => Ok(UploadState::Completed(row.json(9)?)),
+        "completed" => Ok(UploadState::Completed(row.json("answer")?)),
         other => Err(Error::Corrupt(format!("upload state {other:?}"))),
     }
 }
 
 pub(super) fn part(row: &Row) -> Result<Part, Error> {
     Ok(Part {
-        number: u32::try_from(row.int(0)?).map_err(|_| Error::Corrupt("part number".to_owned()))?,
-        content: row.parse(1)?,
-        length: row.size(2)?,
-        md5: row.parse(3)?,
-        checksum: row.opt_json(4)?,
-        last_modified: moment(row, 5)?,
+        number: u32::try_from(row.int("number")?).map_err(|_| Error::Corrupt("part number".to_owned()))?,
+        content: row.parse("content_id")?,
+        length: row.size("length")?,
+        md5: row.parse("md5")?,
+        checksum: row.opt_json("checksum")?,
+        last_modified: row.time("last_modified")?,
     })
 }

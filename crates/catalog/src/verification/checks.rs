@@ -1,7 +1,7 @@
-//! What the rows of a catalog can be asked about each other, page by page.
+//! Consistency checks between the rows of a catalog, page by page.
 //!
-//! Every question is one statement: what it sees is of one moment, so that a system at work raises
-//! no false alarm. A page bounds how long a statement holds that moment.
+//! Every check of a page is one statement, so that it sees one snapshot and concurrent units cause no false alarm. The
+//! page bounds how long a statement holds its snapshot.
 
 use std::sync::LazyLock;
 
@@ -11,11 +11,14 @@ use super::naming::{NAMING, Naming};
 use crate::params;
 use crate::unit::Value;
 
-/// A place in a table, by the columns that it is read by.
+/// The column of the description in the statements of checks.
+pub(crate) const SHOWN: &str = "shown";
+
+/// A position in a table: values of the columns that order its pages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cursor(pub(crate) Vec<Value>);
 
-/// A table that is read in pages.
+/// A table that is read in pages, ordered by these columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Paged {
     table: &'static str,
@@ -30,7 +33,7 @@ const fn naming(table: &'static str) -> Paged {
     Paged { table, columns: &["backend_name", "physical_key"] }
 }
 
-/// The columns by which rows refer to content; a table that is added counts from then on.
+/// The columns that refer to content.
 const REFERRING: &[(&str, &str)] = &[
     ("objects", "content_id"),
     ("multipart_parts", "content_id"),
@@ -38,11 +41,11 @@ const REFERRING: &[(&str, &str)] = &[
     ("pending_objects", "pin_content_id"),
 ];
 
-/// One question to the rows of a table.
+/// One check of the rows of a table.
 pub struct Check {
-    /// The invariant that it is about.
+    /// The invariant that violations break.
     pub invariant: Invariant,
-    /// What must hold.
+    /// The condition that must hold, as a sentence.
     pub what: &'static str,
     over: Paged,
     page: String,
@@ -50,24 +53,24 @@ pub struct Check {
 }
 
 impl Check {
-    /// Where a table begins.
+    /// The cursor before the first row.
     #[must_use]
     pub fn start(&self) -> Cursor {
         let least = |column: &&str| if *column == "bucket_id" { Value::Int(0) } else { Value::from("") };
         Cursor(self.over.columns.iter().map(least).collect())
     }
 
-    /// The end of the page behind a place.
+    /// SQL that finds the end of the page after a cursor.
     pub(crate) fn page(&'static self) -> &'static str {
         &self.page
     }
 
-    /// The values of the question for one page.
+    /// The parameters of `broken` for one page.
     pub(super) fn span(after: &Cursor, upto: &Cursor) -> Vec<Value> {
         [after.0.as_slice(), upto.0.as_slice()].concat()
     }
 
-    /// The values that find the end of a page.
+    /// The parameters of `page`.
     pub(super) fn step(after: &Cursor, rows: usize) -> Vec<Value> {
         [after.0.clone(), params![rows]].concat()
     }
@@ -84,12 +87,12 @@ impl Paged {
         let (place, limit) = (numbered(1, count), count + 1);
         let last = columns.iter().map(|column| format!("{column} DESC")).collect::<Vec<_>>().join(", ");
         format!(
-            "SELECT {all} FROM (SELECT {all} FROM {table} WHERE ({all}) > ({place}) ORDER BY {all} LIMIT ${limit}) AS page \
-             ORDER BY {last} LIMIT 1"
+            "SELECT {all} FROM (SELECT {all} FROM {table} WHERE ({all}) > ({place}) ORDER BY {all} LIMIT ${limit}) \
+             AS page ORDER BY {last} LIMIT 1"
         )
     }
 
-    /// Whether a row that is called `alias` lies in the page.
+    /// SQL that is true for rows of the page.
     fn within(self, alias: &str) -> String {
         let count = self.columns.len();
         let all = self.columns.iter().map(|column| format!("{alias}.{column}")).collect::<Vec<_>>().join(", ");
@@ -97,14 +100,14 @@ impl Paged {
     }
 }
 
-/// A question about the rows `r` of a table: `broken` selects what is shown and ends where the condition
-/// begins.
-fn check(invariant: Invariant, what: &'static str, over: Paged, broken: &str, condition: &str) -> Check {
-    let broken = format!("{broken} WHERE {} AND ({condition})", over.within("r"));
+/// A check of the rows `r` of a table. `shown` is an expression that describes a violating row, `from` the tables, and
+/// `condition` is true for violations.
+fn check(invariant: Invariant, what: &'static str, over: Paged, [shown, from, condition]: [&str; 3]) -> Check {
+    let broken = format!("SELECT {shown} AS {SHOWN} FROM {from} WHERE {} AND ({condition})", over.within("r"));
     Check { invariant, what, over, page: over.page_end(), broken }
 }
 
-/// Everything that is asked.
+/// All checks, in the order in which they run.
 #[must_use]
 pub fn checks() -> &'static [Check] {
     static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
@@ -120,75 +123,82 @@ fn about_references() -> Vec<Check> {
     let counts =
         REFERRING.iter().map(|(table, column)| format!("(SELECT count(*) FROM {table} WHERE {column} = r.id)"));
     let counts = counts.collect::<Vec<_>>().join(" + ");
+    let shown = format!("'content ' || r.id || ': ref_count ' || r.ref_count || ', rows ' || ({counts})");
     vec![
         check(
             Invariant::I6,
             "a count equals the rows that refer",
             CONTENTS,
-            &format!(
-                "SELECT 'content ' || r.id || ': ref_count ' || r.ref_count || ', rows ' || ({counts}) FROM contents r"
-            ),
-            &format!("r.ref_count <> {counts}"),
+            [&shown, "contents r", &format!("r.ref_count <> {counts}")],
         ),
         check(
             Invariant::I6,
             "live content is referred to, condemned content is not",
             CONTENTS,
-            "SELECT 'content ' || r.id || ' is ' || r.state || ' with ref_count ' || r.ref_count FROM contents r",
-            "(r.state = 'live') <> (r.ref_count > 0) OR (r.state = 'condemned') <> (r.condemned_at IS NOT NULL)",
+            [
+                "'content ' || r.id || ' is ' || r.state || ' with ref_count ' || r.ref_count",
+                "contents r",
+                "(r.state = 'live') <> (r.ref_count > 0) OR (r.state = 'condemned') <> (r.condemned_at IS NOT NULL)",
+            ],
         ),
     ]
 }
 
 fn about_locations() -> Vec<Check> {
+    let shown = "'backend ' || l.backend_name || ': ' || l.physical_key || ' of content ' || r.id";
+    let from = "contents r JOIN object_locations l ON l.content_id = r.id";
     vec![
         check(
             Invariant::I2,
             "live whole content has a location that is not lost",
             CONTENTS,
-            "SELECT 'content ' || r.id FROM contents r",
-            "r.state = 'live' AND r.kind = 'whole' AND NOT EXISTS \
-             (SELECT 1 FROM object_locations l WHERE l.content_id = r.id AND l.state <> 'lost')",
+            [
+                "'content ' || r.id",
+                "contents r",
+                "r.state = 'live' AND r.kind = 'whole' AND NOT EXISTS \
+                 (SELECT 1 FROM object_locations l WHERE l.content_id = r.id AND l.state <> 'lost')",
+            ],
         ),
         check(
             Invariant::I6,
             "only live whole content has locations",
             CONTENTS,
-            "SELECT 'backend ' || l.backend_name || ': ' || l.physical_key || ' of content ' || r.id \
-             FROM contents r JOIN object_locations l ON l.content_id = r.id",
-            "r.state <> 'live' OR r.kind <> 'whole'",
+            [shown, from, "r.state <> 'live' OR r.kind <> 'whole'"],
         ),
         check(
             Invariant::I1,
             "a location is as large as its content",
             CONTENTS,
-            "SELECT 'backend ' || l.backend_name || ': ' || l.physical_key || ' of content ' || r.id \
-             FROM contents r JOIN object_locations l ON l.content_id = r.id",
-            "l.size_bytes <> r.size_bytes",
+            [shown, from, "l.size_bytes <> r.size_bytes"],
         ),
     ]
 }
 
 fn about_pieces() -> Vec<Check> {
-    let piece = "FROM contents r JOIN content_parts p ON p.joined_id = r.id LEFT JOIN contents w ON w.id = p.whole_id";
     vec![
         check(
             Invariant::I1,
             "the pieces of live joined content follow each other to its end",
             CONTENTS,
-            "SELECT 'content ' || r.id FROM contents r",
-            "r.kind = 'joined' AND r.state = 'live' AND (r.size_bytes <> \
-             (SELECT coalesce(sum(length), 0) FROM content_parts WHERE joined_id = r.id) \
-             OR EXISTS (SELECT 1 FROM (SELECT start, sum(length) OVER (ORDER BY number) - length AS expected \
-             FROM content_parts WHERE joined_id = r.id) AS laid WHERE start <> expected))",
+            [
+                "'content ' || r.id",
+                "contents r",
+                "r.kind = 'joined' AND r.state = 'live' AND (r.size_bytes <> \
+                 (SELECT coalesce(sum(length), 0) FROM content_parts WHERE joined_id = r.id) \
+                 OR EXISTS (SELECT 1 FROM (SELECT start, sum(length) OVER (ORDER BY number) - length AS expected \
+                 FROM content_parts WHERE joined_id = r.id) AS laid WHERE start <> expected))",
+            ],
         ),
         check(
             Invariant::I1,
             "a piece lies within live whole content",
             CONTENTS,
-            &format!("SELECT 'content ' || r.id || ', piece ' || p.number {piece}"),
-            "r.kind <> 'joined' OR w.id IS NULL OR w.state <> 'live' OR w.kind <> 'whole' \
-             OR p.byte_offset + p.length > w.size_bytes",
+            [
+                "'content ' || r.id || ', piece ' || p.number",
+                "contents r JOIN content_parts p ON p.joined_id = r.id LEFT JOIN contents w ON w.id = p.whole_id",
+                "r.kind <> 'joined' OR w.id IS NULL OR w.state <> 'live' OR w.kind <> 'whole' \
+                 OR p.byte_offset + p.length > w.size_bytes",
+            ],
         ),
     ]
 }
@@ -198,9 +208,11 @@ fn about_objects() -> Vec<Check> {
         Invariant::I1,
         "an object has live content of its size",
         OBJECTS,
-        "SELECT 'object ' || coalesce(b.name, '?') || '/' || r.key FROM objects r \
-         LEFT JOIN contents c ON c.id = r.content_id LEFT JOIN buckets b ON b.id = r.bucket_id",
-        "c.id IS NULL OR c.state <> 'live' OR c.size_bytes <> r.size_bytes",
+        [
+            "'object ' || coalesce(b.name, '?') || '/' || r.key",
+            "objects r LEFT JOIN contents c ON c.id = r.content_id LEFT JOIN buckets b ON b.id = r.bucket_id",
+            "c.id IS NULL OR c.state <> 'live' OR c.size_bytes <> r.size_bytes",
+        ],
     )]
 }
 
@@ -210,17 +222,23 @@ fn about_uploads() -> Vec<Check> {
             Invariant::I1,
             "a part lies within live whole content",
             UPLOADS,
-            "SELECT 'upload ' || r.id || ', part ' || m.number FROM multipart_uploads r \
-             JOIN multipart_parts m ON m.upload_id = r.id LEFT JOIN contents c ON c.id = m.content_id",
-            "c.id IS NULL OR c.state <> 'live' OR c.kind <> 'whole' OR m.byte_offset + m.length > c.size_bytes",
+            [
+                "'upload ' || r.id || ', part ' || m.number",
+                "multipart_uploads r JOIN multipart_parts m ON m.upload_id = r.id \
+                 LEFT JOIN contents c ON c.id = m.content_id",
+                "c.id IS NULL OR c.state <> 'live' OR c.kind <> 'whole' OR m.byte_offset + m.length > c.size_bytes",
+            ],
         ),
         check(
             Invariant::I11,
             "a closed upload that holds parts is left to cleanup",
             UPLOADS,
-            "SELECT 'upload ' || r.id FROM multipart_uploads r",
-            "(r.leftover = 1) <> (r.state <> 'open' \
-             AND EXISTS (SELECT 1 FROM multipart_parts WHERE upload_id = r.id))",
+            [
+                "'upload ' || r.id",
+                "multipart_uploads r",
+                "(r.leftover = 1) <> (r.state <> 'open' \
+                 AND EXISTS (SELECT 1 FROM multipart_parts WHERE upload_id = r.id))",
+            ],
         ),
     ]
 }
@@ -230,8 +248,11 @@ fn about_names() -> Vec<Check> {
         Invariant::I8,
         "a claim is whole or not there",
         naming("cleanup_queue"),
-        "SELECT 'backend ' || r.backend_name || ': ' || r.physical_key FROM cleanup_queue r",
-        "(r.token IS NULL) <> (r.claimed_by IS NULL) OR (r.token IS NULL) <> (r.claimed_at IS NULL)",
+        [
+            "'backend ' || r.backend_name || ': ' || r.physical_key",
+            "cleanup_queue r",
+            "(r.token IS NULL) <> (r.claimed_by IS NULL) OR (r.token IS NULL) <> (r.claimed_at IS NULL)",
+        ],
     )];
     for (position, later) in NAMING.iter().enumerate() {
         for earlier in &NAMING[..position] {
@@ -241,25 +262,18 @@ fn about_names() -> Vec<Check> {
     checks
 }
 
-/// A key that two tables name. Where one locates it and the other wants it gone, that is worse than a
-/// key that is named twice.
+/// A key that two tables name. It is worse if one of them locates it and the other queues it for deletion.
 fn named_once(earlier: &Naming, later: &Naming) -> Check {
-    let (invariant, what) = match (earlier.book, later.book) {
+    let (invariant, what) = match (earlier.counter, later.counter) {
         (Some("used"), Some("orphan")) => (Invariant::I4, "nothing that a location names waits to be deleted"),
         _ => (Invariant::I3, "a physical key is named once"),
     };
     let (table, other) = (later.table, earlier.table);
-    check(
-        invariant,
-        what,
-        naming(table),
-        &format!(
-            "SELECT 'backend ' || r.backend_name || ': ' || r.physical_key || ' in {table} and in {other}' FROM {table} r"
-        ),
-        &format!(
-            "{} AND EXISTS (SELECT 1 FROM {other} e WHERE e.backend_name = r.backend_name \
-             AND e.physical_key = r.physical_key AND {})",
-            later.only, earlier.only
-        ),
-    )
+    let shown = format!("'backend ' || r.backend_name || ': ' || r.physical_key || ' in {table} and in {other}'");
+    let condition = format!(
+        "{} AND EXISTS (SELECT 1 FROM {other} e WHERE e.backend_name = r.backend_name \
+         AND e.physical_key = r.physical_key AND {})",
+        later.only, earlier.only
+    );
+    check(invariant, what, naming(table), [&shown, &format!("{table} r"), &condition])
 }

@@ -1,34 +1,35 @@
-//! The tables whose rows name bytes on a backend, and what is asked of all of them together.
+//! The tables whose rows name bytes on a backend, and the queries over all of them.
 //!
-//! A table that is added to the list takes part in every check.
+//! Every query and check uses the list, so a new table is added in one place.
 
 use std::sync::LazyLock;
+
+use super::checks::SHOWN;
 
 /// One table whose rows name bytes.
 pub(super) struct Naming {
     /// The table, with columns `backend_name`, `physical_key`, `size_bytes` and `stripe`.
     pub table: &'static str,
-    /// Which of its rows name bytes, in SQL.
+    /// SQL condition for the rows that name bytes.
     pub only: &'static str,
-    /// What kind of row it is, in SQL; `model::verify::NamedBy` knows the words.
+    /// SQL expression for the kind of a row; `naming_row` translates it to `NamedBy`.
     kind: &'static str,
-    /// What its rows know of a backend upload, in SQL.
+    /// SQL expression for the backend upload of a row.
     upload: &'static str,
-    /// The counter that sums it up, where one does.
-    pub book: Option<&'static str>,
-    /// Whether a write may be under way, or its end not known yet, as long as a row is there.
+    /// The quota counter that includes its bytes, if any.
+    pub counter: Option<&'static str>,
+    /// True if a row means that a write or delete may be under way or has an unknown outcome.
     unsettled: bool,
 }
 
-/// Locations come first: there may be many of them, and what is asked of two tables is asked for each
-/// row of the later one.
+/// Locations come first because there may be many: a check of two tables runs for each row of the later one.
 pub(super) const NAMING: &[Naming] = &[
     Naming {
         table: "object_locations",
         only: "1 = 1",
         kind: "CASE state WHEN 'lost' THEN 'lost' ELSE 'location' END",
         upload: "CAST(NULL AS TEXT)",
-        book: Some("used"),
+        counter: Some("used"),
         unsettled: false,
     },
     Naming {
@@ -36,7 +37,7 @@ pub(super) const NAMING: &[Naming] = &[
         only: "1 = 1",
         kind: "'cleanup'",
         upload: "backend_upload",
-        book: Some("orphan"),
+        counter: Some("orphan"),
         unsettled: true,
     },
     Naming {
@@ -44,8 +45,8 @@ pub(super) const NAMING: &[Naming] = &[
         only: "1 = 1",
         kind: "'dead_letter'",
         upload: "backend_upload",
-        book: Some("orphan"),
-        // Its write may never have arrived, and nobody could look.
+        counter: Some("orphan"),
+        // Its write may never have arrived; no probe has shown it yet.
         unsettled: true,
     },
     Naming {
@@ -53,8 +54,8 @@ pub(super) const NAMING: &[Naming] = &[
         only: "kind = 'written_off'",
         kind: "'written_off'",
         upload: "CAST(NULL AS TEXT)",
-        book: None,
-        // Somebody may have removed the bytes by hand.
+        counter: None,
+        // An operator may have deleted the bytes.
         unsettled: true,
     },
     Naming {
@@ -63,12 +64,12 @@ pub(super) const NAMING: &[Naming] = &[
         only: "backend_name IS NOT NULL",
         kind: "'intent'",
         upload: "backend_upload",
-        book: Some("reserved"),
+        counter: Some("reserved"),
         unsettled: true,
     },
 ];
 
-const BOOKS: [&str; 3] = ["used", "orphan", "reserved"];
+const COUNTERS: [&str; 3] = ["used", "orphan", "reserved"];
 
 fn united(selects: impl Iterator<Item = String>) -> String {
     selects.collect::<Vec<_>>().join(" UNION ALL ")
@@ -78,62 +79,63 @@ fn united(selects: impl Iterator<Item = String>) -> String {
 pub(super) static NAMED: LazyLock<String> = LazyLock::new(|| {
     let select = |Naming { table, only, kind, upload, .. }: &Naming| {
         format!(
-            "SELECT physical_key, {kind}, size_bytes, {upload} FROM {table} \
+            "SELECT physical_key, {kind} AS kind, size_bytes, {upload} AS upload FROM {table} \
              WHERE backend_name = $1 AND physical_key IN TEXTS($2) AND {only}"
         )
     };
     united(NAMING.iter().map(select))
 });
 
-/// Those of the identifiers `$2` that end a physical key on the backend `$1`. Not those of locations:
-/// a draft of committed bytes is in nobody's books.
+/// Those of the IDs `$2` that end a physical key on the backend `$1`. Locations are excluded: no counter includes a
+/// temporary file of committed bytes.
 pub(super) static IDENTIFIED: LazyLock<String> = LazyLock::new(|| {
     let last = "substr(physical_key, length(physical_key) - 31)";
-    let tables = NAMING.iter().filter(|naming| naming.book != Some("used"));
+    let tables = NAMING.iter().filter(|naming| naming.counter != Some("used"));
     united(tables.map(|Naming { table, only, .. }| {
-        format!("SELECT {last} FROM {table} WHERE backend_name = $1 AND {last} IN TEXTS($2) AND {only}")
+        format!("SELECT {last} AS identifier FROM {table} WHERE backend_name = $1 AND {last} IN TEXTS($2) AND {only}")
     }))
 });
 
-/// Counters that differ from the sums of their rows, and rows that are in no counter: one statement, so
-/// that both sides are of one moment.
+/// Counters that differ from the sums of their rows, and rows without a quota row. One statement, so that both sides
+/// are of one snapshot.
 pub(crate) static DRIFTED: LazyLock<String> = LazyLock::new(|| {
-    let kept = BOOKS.iter().map(|book| {
+    let kept = COUNTERS.iter().map(|counter| {
         format!(
-            "SELECT backend_name, stripe, '{book}' AS book, {book}_bytes AS kept, 0 AS summed, 1 AS books \
-             FROM backend_quotas"
+            "SELECT backend_name, stripe, '{counter}' AS counter, {counter}_bytes AS kept, 0 AS summed, 1 AS \
+             quota_rows FROM backend_quotas"
         )
     });
-    let booked = NAMING.iter().filter_map(|naming| naming.book.map(|book| (naming, book)));
-    let summed = booked.map(|(Naming { table, only, .. }, book)| {
-        format!("SELECT backend_name, stripe, '{book}', 0, size_bytes, 0 FROM {table} WHERE {only}")
+    let counted = NAMING.iter().filter_map(|naming| naming.counter.map(|counter| (naming, counter)));
+    let summed = counted.map(|(Naming { table, only, .. }, counter)| {
+        format!("SELECT backend_name, stripe, '{counter}', 0, size_bytes, 0 FROM {table} WHERE {only}")
     });
     format!(
-        "SELECT 'backend ' || backend_name || ', stripe ' || stripe || ': ' || book || ' bytes are ' || sum(kept) \
-         || ' in the books and ' || sum(summed) || ' in the rows' \
-         || CASE sum(books) WHEN 0 THEN ', without books' ELSE '' END \
-         FROM ({}) AS entries GROUP BY backend_name, stripe, book \
-         HAVING sum(kept) <> sum(summed) OR sum(books) = 0 ORDER BY 1",
+        "SELECT 'backend ' || backend_name || ', stripe ' || stripe || ': ' || counter || ' bytes are ' || sum(kept) \
+         || ' in the counter and ' || sum(summed) || ' in the rows' \
+         || CASE sum(quota_rows) WHEN 0 THEN ', without a quota row' ELSE '' END AS {SHOWN} \
+         FROM ({}) AS entries GROUP BY backend_name, stripe, counter \
+         HAVING sum(kept) <> sum(summed) OR sum(quota_rows) = 0 ORDER BY 1",
         united(kept.chain(summed))
     )
 });
 
-/// What changes when anything changes on the backend `$1`: whether something is unsettled, the bytes in
-/// the books and beside them, the newest content and the newest condemnation.
+/// Values of backend `$1` that change with every write and delete: whether anything is unsettled, the bytes inside and
+/// outside of the quota accounting, the newest content and the newest condemnation.
 pub(super) static PULSE: LazyLock<String> = LazyLock::new(|| {
     let unsettled = NAMING
         .iter()
         .filter(|naming| naming.unsettled)
         .map(|Naming { table, only, .. }| format!("EXISTS (SELECT 1 FROM {table} WHERE backend_name = $1 AND {only})"));
-    let unbooked = NAMING.iter().filter(|naming| naming.book.is_none()).map(|Naming { table, only, .. }| {
+    let uncounted = NAMING.iter().filter(|naming| naming.counter.is_none()).map(|Naming { table, only, .. }| {
         format!(" + (SELECT coalesce(sum(size_bytes), 0) FROM {table} WHERE backend_name = $1 AND {only})")
     });
     format!(
-        "SELECT CASE WHEN {} THEN 1 ELSE 0 END, \
+        "SELECT CASE WHEN {} THEN 1 ELSE 0 END AS unsettled, \
          CAST((SELECT coalesce(sum(used_bytes + orphan_bytes + reserved_bytes), 0) \
-         FROM backend_quotas WHERE backend_name = $1){} AS BIGINT), (SELECT max(id) FROM contents), \
-         (SELECT max(condemned_at) FROM contents WHERE state = 'condemned' AND kind = 'whole')",
+         FROM backend_quotas WHERE backend_name = $1){} AS BIGINT) AS bytes, \
+         (SELECT max(id) FROM contents) AS newest_content, (SELECT max(condemned_at) FROM contents \
+         WHERE state = 'condemned' AND kind = 'whole') AS newest_condemned",
         unsettled.collect::<Vec<_>>().join(" OR "),
-        unbooked.collect::<String>()
+        uncounted.collect::<String>()
     )
 });

@@ -1,14 +1,14 @@
-//! Gives an upload up.
+//! Aborts an upload.
 
 use super::UploadRef;
 use crate::{Engine, Error};
 
 impl Engine {
-    /// Gives an upload up; its parts go.
+    /// Aborts an upload and queues its parts for deletion.
     pub async fn abort_upload(&self, target: &UploadRef) -> Result<(), Error> {
         let upload = self.open_upload(target).await?;
-        self.uploads.abort_upload(upload.id).await?;
-        self.ring_for_cleanup();
+        self.catalog.abort_upload(upload.id).await?;
+        self.wake_cleanup();
         Ok(())
     }
 }

@@ -1,53 +1,53 @@
-//! Makes one object of the parts. No byte moves.
+//! Completes an upload: the object refers to the contents of its parts, and no bytes are copied.
 
 use s3o_catalog::{CompleteRow, PutRow};
 use s3o_model::checksum::{Checksum, Coverage};
 use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::ETag;
 use s3o_model::ids::{ContentId, VersionId};
-use s3o_model::lifecycle::Departure;
+use s3o_model::lifecycle::ScheduledDeletion;
 use s3o_model::multipart::{CompletedAnswer, ListedPart, PART_NUMBER_MAX, Part, Upload, UploadState, select_parts};
 
 use super::{UploadRef, joined};
-use crate::departure::Leaving;
+use crate::expiration::NewObject;
 use crate::put_object::may_write;
 use crate::{Engine, Error};
 
 /// A request to complete an upload.
 #[derive(Debug, Clone)]
 pub struct CompleteUpload {
-    /// The upload.
+    /// Bucket, key and ID of the upload.
     pub target: UploadRef,
-    /// The parts, as the client lists them.
+    /// Parts in the order of the request.
     pub parts: Vec<ListedPart>,
-    /// When the object may be stored.
+    /// Condition on the current object of the key.
     pub condition: WriteCondition,
-    /// The checksum that the client has for the object.
+    /// Checksum that the client declares for the object.
     pub checksum: Option<Checksum>,
-    /// The checksum type that the client states (`x-amz-checksum-type`).
+    /// Checksum type that the client declares (`x-amz-checksum-type`).
     pub coverage: Option<Coverage>,
-    /// The object's length that the client states (`x-amz-mp-object-size`).
+    /// Size of the object that the client declares (`x-amz-mp-object-size`).
     pub size_bytes: Option<u64>,
 }
 
 /// A completed upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completed {
-    /// The object's `ETag`.
+    /// Digest of the MD5s of the parts, and their number.
     pub etag: ETag,
-    /// The object's version.
+    /// Version of the new object.
     pub version: VersionId,
-    /// The object's checksum.
+    /// Checksum of the object, if the upload or its parts have one.
     pub checksum: Option<Checksum>,
-    /// When the object goes by itself.
-    pub departure: Option<Departure>,
+    /// When the object expires or a lifecycle rule deletes it.
+    pub expiration: Option<ScheduledDeletion>,
 }
 
-/// How often Complete starts over because a part was replaced meanwhile.
+/// Maximum number of attempts; an attempt fails if a part is replaced during it.
 const ATTEMPTS_MAX: usize = 5;
 
 impl Engine {
-    /// Completes an upload; asked again with the same parts, it answers the same.
+    /// Completes an upload. A repeated request with the same parts gets the same answer.
     pub async fn complete_upload(&self, complete: CompleteUpload) -> Result<Completed, Error> {
         let engine = self.clone();
         self.tasks.run(async move { engine.complete(complete).await }).await
@@ -62,7 +62,7 @@ impl Engine {
                 UploadState::Aborted => return Err(Error::NoSuchUpload),
             };
             match outcome {
-                // A part was replaced, or another Complete won: look again.
+                // A part was replaced, or a concurrent request closed the upload.
                 Err(Error::Conflict | Error::NoSuchUpload) => {}
                 outcome => return outcome,
             }
@@ -71,16 +71,16 @@ impl Engine {
     }
 
     async fn complete_open(&self, complete: &CompleteUpload, upload: &Upload) -> Result<Completed, Error> {
-        let there = self.find(&complete.target.bucket, &complete.target.key).await?;
-        may_write(&complete.condition, there.object.as_ref())?;
-        let stored = self.uploads.parts(upload.id, 0, PART_NUMBER_MAX as usize).await?;
+        let current = self.find(&complete.target.bucket, &complete.target.key).await?;
+        may_write(&complete.condition, current.object.as_ref())?;
+        let stored = self.catalog.parts(upload.id, 0, PART_NUMBER_MAX as usize).await?;
         let chosen = select_parts(&stored, &complete.parts)?;
         let size_bytes = total_size(&chosen, self.settings().object_bytes_max)?;
-        if complete.size_bytes.is_some_and(|stated| stated != size_bytes) {
+        if complete.size_bytes.is_some_and(|declared| declared != size_bytes) {
             return Err(Error::Invalid("the parts do not add up to x-amz-mp-object-size"));
         }
-        let stated = complete.coverage.or(complete.checksum.as_ref().map(|checksum| checksum.coverage));
-        let checksum = joined::checksum(upload.checksum.or_else(|| joined::implied(&chosen, stated)), &chosen)?;
+        let declared = complete.coverage.or(complete.checksum.as_ref().map(|checksum| checksum.coverage));
+        let checksum = joined::checksum(upload.checksum.or_else(|| joined::implied(&chosen, declared)), &chosen)?;
         check_declared(complete, checksum.as_ref())?;
         let row = PutRow {
             bucket: upload.bucket,
@@ -110,9 +110,9 @@ impl Engine {
             request: joined::fingerprint(&complete.parts),
         };
         let completed = Completed::from_answer(&answer);
-        let leaving = Leaving::of(&row);
+        let new = NewObject::of(&row);
         let outcome = self
-            .uploads
+            .catalog
             .complete_upload(CompleteRow {
                 upload: upload.id,
                 content: ContentId::new(self.ids.fresh()),
@@ -122,34 +122,34 @@ impl Engine {
                 answer,
             })
             .await;
-        // The upload's state tells what became of a commit whose answer was lost.
+        // If the answer was lost, the next attempt reads from the upload's state whether it was committed.
         let committed = match outcome {
             Err(s3o_catalog::Error::Unknown(_)) => return Err(Error::Conflict),
             outcome => outcome?,
         };
         if committed.displaced || chosen.len() < PART_NUMBER_MAX as usize {
-            // Parts that were uploaded and not listed go, too.
-            self.ring_for_cleanup();
+            // Uploaded parts that the request does not list are deleted.
+            self.wake_cleanup();
         }
-        let departure = self.departure_of_written(&complete.target.bucket, &leaving, committed).await;
-        Ok(Completed { departure, ..completed })
+        let expiration = self.expiration_of_new(&complete.target.bucket, &new, committed).await;
+        Ok(Completed { expiration, ..completed })
     }
 
-    /// The stored answer, for a client that lost it and asks for the same thing again.
+    /// The stored answer, for a client that repeats its request.
     async fn replay(&self, answer: &CompletedAnswer, complete: &CompleteUpload) -> Result<Completed, Error> {
         if answer.request != joined::fingerprint(&complete.parts) {
             return Err(Error::NoSuchUpload);
         }
         let UploadRef { bucket, key, .. } = &complete.target;
-        let departure = self.departure_of_version(bucket, key, answer.version).await;
-        Ok(Completed { departure, ..Completed::from_answer(answer) })
+        let expiration = self.expiration_of_version(bucket, key, answer.version).await;
+        Ok(Completed { expiration, ..Completed::from_answer(answer) })
     }
 }
 
 impl Completed {
     fn from_answer(answer: &CompletedAnswer) -> Self {
         let CompletedAnswer { etag, version, checksum, .. } = answer.clone();
-        Self { etag, version, checksum, departure: None }
+        Self { etag, version, checksum, expiration: None }
     }
 }
 
@@ -159,18 +159,18 @@ fn total_size(parts: &[&Part], max_bytes: u64) -> Result<u64, Error> {
 }
 
 fn check_declared(complete: &CompleteUpload, ours: Option<&Checksum>) -> Result<(), Error> {
-    if let (Some(stated), Some(ours)) = (complete.coverage, ours)
-        && stated != ours.coverage
+    if let (Some(declared), Some(ours)) = (complete.coverage, ours)
+        && declared != ours.coverage
     {
-        return Err(Error::Invalid("the checksum type is not the upload's"));
+        return Err(Error::Invalid("the checksum type is not that of the upload"));
     }
     let Some(theirs) = &complete.checksum else { return Ok(()) };
     match ours {
         Some(ours) if ours.algorithm == theirs.algorithm => {
             // Clients send a composite checksum with or without its number of parts.
-            let bare = |value: &str| value.split('-').next().unwrap_or_default().to_owned();
-            if bare(&ours.value) == bare(&theirs.value) { Ok(()) } else { Err(Error::ChecksumMismatch("checksum")) }
+            let digest = |value: &str| value.split('-').next().unwrap_or_default().to_owned();
+            if digest(&ours.value) == digest(&theirs.value) { Ok(()) } else { Err(Error::ChecksumMismatch("checksum")) }
         }
-        Some(_) | None => Err(Error::Invalid("the checksum algorithm is not the upload's")),
+        Some(_) | None => Err(Error::Invalid("the checksum algorithm is not that of the upload")),
     }
 }

@@ -1,55 +1,55 @@
-//! Opens a multipart upload.
+//! Creates a multipart upload.
 
 use s3o_model::expiry::Expiry;
 use s3o_model::ids::UploadId;
-use s3o_model::lifecycle::Departure;
+use s3o_model::lifecycle::ScheduledDeletion;
 use s3o_model::multipart::{Upload, UploadChecksum, UploadState};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::Attributes;
 
 use crate::{Engine, Error};
 
-/// A request to open an upload.
+/// A request to create an upload.
 #[derive(Debug, Clone)]
 pub struct CreateUpload {
-    /// The bucket.
+    /// Must exist, or the request fails with `NoSuchBucket`.
     pub bucket: BucketName,
-    /// The key.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// What the object will carry.
+    /// Headers, metadata and tags of the object.
     pub attributes: Attributes,
-    /// Which checksum the client wants.
+    /// Checksum of the object and its parts.
     pub checksum: Option<UploadChecksum>,
-    /// When the object will cease to exist; `None`: when its bucket says. A time to live counts from Complete.
+    /// Expiration of the object; `None` means the bucket's default. A time to live starts at Complete.
     pub expiry: Option<Expiry>,
 }
 
-/// An upload that was opened.
+/// A new upload, and when a lifecycle rule aborts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Created {
-    /// The upload.
+pub struct CreatedUpload {
+    /// The row in the catalog.
     pub upload: Upload,
-    /// When it is aborted if nobody completes it.
-    pub departure: Option<Departure>,
+    /// When a lifecycle rule aborts the upload if it is incomplete.
+    pub expiration: Option<ScheduledDeletion>,
 }
 
 impl Engine {
-    /// Opens an upload.
-    pub async fn create_upload(&self, create: CreateUpload) -> Result<Created, Error> {
-        let there = self.find(&create.bucket, &create.key).await?;
-        let expiry = self.expiry(&create.bucket, create.expiry, there.now)?;
+    /// Creates an upload that accepts parts.
+    pub async fn create_upload(&self, create: CreateUpload) -> Result<CreatedUpload, Error> {
+        let resolved = self.find(&create.bucket, &create.key).await?;
+        let expiry = self.expiry(&create.bucket, create.expiry, resolved.now)?;
         let mut upload = Upload {
             id: UploadId::new(self.ids.fresh()),
-            bucket: there.bucket,
+            bucket: resolved.bucket,
             key: create.key,
             attributes: create.attributes,
             checksum: create.checksum,
             expiry,
-            created_at: there.now,
+            created_at: resolved.now,
             state: UploadState::Open,
         };
-        upload.created_at = self.uploads.create_upload(&upload).await?;
-        let departure = self.departure_of_upload(&create.bucket, &upload, there.rules).await;
-        Ok(Created { upload, departure })
+        upload.created_at = self.catalog.create_upload(&upload).await?;
+        let expiration = self.expiration_of_upload(&create.bucket, &upload, resolved.rules).await;
+        Ok(CreatedUpload { upload, expiration })
     }
 }

@@ -1,4 +1,4 @@
-//! What S3 shows of an object that was joined from parts: its `ETag` and its checksum.
+//! `ETag` and checksum of an object that was uploaded in parts.
 
 use base64_simd::STANDARD as BASE64;
 use s3o_model::checksum::{Algorithm, Checksum, Coverage};
@@ -8,21 +8,21 @@ use s3o_model::multipart::{ListedPart, Part, UploadChecksum};
 use crate::Error;
 use crate::digest::{Hasher, crc_bytes, crc_of, full_object, md5_of};
 
-/// The MD5 over the parts' MD5s, and their number.
+/// MD5 of the MD5s of the parts, and their number.
 pub(super) fn etag(parts: &[&Part]) -> ETag {
     let digests: Vec<u8> = parts.iter().flat_map(|part| part.md5.0).collect();
     ETag::of_parts(md5_of(&digests), parts.len())
 }
 
-/// What a client sent, in few bytes: a replay must send the same.
+/// Digest of the parts in a request, to recognise a repeated request.
 pub(super) fn fingerprint(parts: &[ListedPart]) -> String {
     let text = parts.iter().fold(String::new(), |text, part| text + &format!("{}:{};", part.number, part.etag));
     hex(&md5_of(text.as_bytes()).0)
 }
 
-/// The checksum of the whole object, from those of the parts.
-pub(super) fn checksum(wanted: Option<UploadChecksum>, parts: &[&Part]) -> Result<Option<Checksum>, Error> {
-    let Some(UploadChecksum { algorithm, coverage }) = wanted else { return Ok(None) };
+/// Computes the checksum of the object from those of its parts.
+pub(super) fn checksum(requested: Option<UploadChecksum>, parts: &[&Part]) -> Result<Option<Checksum>, Error> {
+    let Some(UploadChecksum { algorithm, coverage }) = requested else { return Ok(None) };
     let digests = parts.iter().map(|part| digest_of(part, algorithm)).collect::<Result<Vec<_>, _>>()?;
     Ok(Some(match coverage {
         Coverage::Composite => composite(algorithm, &digests),
@@ -30,19 +30,19 @@ pub(super) fn checksum(wanted: Option<UploadChecksum>, parts: &[&Part]) -> Resul
     }))
 }
 
-/// The checksum of an object whose upload named none at its creation: that of its parts, if all of them have one of the
-/// same algorithm. Clients that create an upload without an algorithm send checksums of parts all the same. CRCs cover
-/// the full object unless the client states otherwise, SHAs the digests of the parts.
-pub(super) fn implied(parts: &[&Part], stated: Option<Coverage>) -> Option<UploadChecksum> {
+/// The checksum of an object whose upload was created without one, if all parts have a checksum of the same algorithm:
+/// clients may send checksums of parts without having named an algorithm. CRCs cover the full object unless the client
+/// declares otherwise, SHAs the digests of the parts.
+pub(super) fn implied(parts: &[&Part], declared: Option<Coverage>) -> Option<UploadChecksum> {
     let algorithm_of = |part: &&Part| part.checksum.as_ref().map(|checksum| checksum.algorithm);
     let algorithm = parts.first().and_then(algorithm_of)?;
-    let possible = match algorithm {
-        Algorithm::Crc32 | Algorithm::Crc32c => stated.unwrap_or(Coverage::FullObject),
+    let coverage = match algorithm {
+        Algorithm::Crc32 | Algorithm::Crc32c => declared.unwrap_or(Coverage::FullObject),
         Algorithm::Crc64nvme => Coverage::FullObject,
         Algorithm::Sha1 | Algorithm::Sha256 => Coverage::Composite,
     };
     let same = parts.iter().all(|part| algorithm_of(part) == Some(algorithm));
-    same.then_some(UploadChecksum { algorithm, coverage: possible })
+    same.then_some(UploadChecksum { algorithm, coverage })
 }
 
 fn digest_of(part: &Part, algorithm: Algorithm) -> Result<Vec<u8>, Error> {
@@ -56,12 +56,12 @@ fn composite(algorithm: Algorithm, digests: &[Vec<u8>]) -> Checksum {
     for digest in digests {
         hasher.update(digest);
     }
-    let over_digests = hasher.finish().checksum.expect("a checksum was asked for");
+    let over_digests = hasher.finish().checksum.expect("a checksum was requested");
     let value = format!("{}-{}", over_digests.value, digests.len());
     Checksum { algorithm, value, coverage: Coverage::Composite }
 }
 
-/// CRCs of parts combine into the CRC of the whole without reading a byte.
+/// Combines the CRCs of the parts into the CRC of the object, without reading its bytes.
 fn combined(algorithm: Algorithm, parts: &[&Part], digests: &[Vec<u8>]) -> Result<Checksum, Error> {
     let crc = crc_of(algorithm).ok_or(Error::Invalid("only CRCs can cover the full object of an upload"))?;
     let as_number = |digest: &Vec<u8>| digest.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_checksum_is_that_of_the_bytes() {
+    fn full_object_checksum_equals_that_of_the_bytes() {
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64nvme] {
             let parts = [part(1, b"12", algorithm), part(2, b"3456", algorithm), part(3, b"789", algorithm)];
             let parts: Vec<&Part> = parts.iter().collect();
@@ -121,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn a_composite_checksum_counts_its_parts() {
+    fn composite_checksum_ends_with_its_number_of_parts() {
         let one = part(1, b"abc", Algorithm::Sha256);
         let wanted = UploadChecksum { algorithm: Algorithm::Sha256, coverage: Coverage::Composite };
-        let value = checksum(Some(wanted), &[&one, &one]).expect("hashes").expect("wanted").value;
+        let value = checksum(Some(wanted), &[&one, &one]).expect("hashes").expect("requested").value;
         assert!(value.ends_with("-2"), "{value}");
         assert!(etag(&[&one, &one]).as_str().ends_with("-2"));
     }

@@ -1,9 +1,9 @@
-//! Lists uploads, their parts, and the parts of finished objects.
+//! Lists open uploads, the parts of an upload, and the parts of an object.
 
 use s3o_model::checksum::Checksum;
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::UploadId;
-use s3o_model::lifecycle::Departure;
+use s3o_model::lifecycle::ScheduledDeletion;
 use s3o_model::listing::{ListQuery, before_nul, group_of};
 use s3o_model::multipart::{Part, Upload, UploadChecksum};
 use s3o_model::names::{BucketName, ObjectKey};
@@ -11,98 +11,98 @@ use s3o_model::names::{BucketName, ObjectKey};
 use super::{UploadRef, open};
 use crate::{Engine, Error};
 
-/// One page of an upload's parts.
+/// One page of the parts of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartsPage {
-    /// The upload.
+    /// The row in the catalog.
     pub upload: Upload,
-    /// Its parts by number.
+    /// Parts in ascending order of their numbers.
     pub parts: Vec<Part>,
-    /// The last number, if more follow.
+    /// Last part number of the page; `None` on the last page.
     pub next_after: Option<u32>,
-    /// When the upload is aborted if nobody completes it.
-    pub departure: Option<Departure>,
+    /// When a lifecycle rule aborts the upload if it is incomplete.
+    pub expiration: Option<ScheduledDeletion>,
 }
 
-/// What a client asks for when it lists uploads.
+/// Parameters of a listing of uploads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UploadsQuery {
-    /// Only keys that start with this.
+    /// Only keys that start with this prefix.
     pub prefix: String,
-    /// Rolls keys up.
+    /// Keys with the same text up to this delimiter are grouped into one common prefix.
     pub delimiter: Option<String>,
-    /// Only after this key (or this common prefix).
+    /// Only keys and common prefixes after this one.
     pub key_marker: Option<String>,
-    /// With `key_marker`: also uploads of that very key with a greater id.
+    /// With `key_marker`: also uploads of that key with a greater ID.
     pub upload_id_marker: Option<UploadId>,
-    /// At most this many uploads and common prefixes together.
+    /// Maximum number of uploads and common prefixes together.
     pub limit: usize,
 }
 
 /// An open upload in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedUpload {
-    /// Its key.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// Its identifier.
+    /// `UploadId` in the response.
     pub id: UploadId,
-    /// When it was created.
+    /// `Initiated` in the response.
     pub created_at: Timestamp,
-    /// The storage class the object will have.
+    /// Storage class of the object.
     pub storage_class: Option<String>,
-    /// Which checksum the client wants.
+    /// Checksum that the client requested.
     pub checksum: Option<UploadChecksum>,
 }
 
-/// One page of a bucket's open uploads.
+/// One page of the open uploads of a bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UploadsPage {
-    /// Uploads by key, then id.
+pub struct OpenUploadsPage {
+    /// Sorted by key, then ID.
     pub uploads: Vec<ListedUpload>,
-    /// Common prefixes.
+    /// Common prefixes, sorted.
     pub prefixes: Vec<String>,
-    /// The key (or common prefix) and upload the next page starts after, if more follow.
+    /// The key or common prefix, and the upload, after which the next page starts; `None` on the last page.
     pub next: Option<(String, Option<UploadId>)>,
 }
 
-/// A part of a finished object.
+/// A part of a completed upload, as `GetObjectAttributes` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectPart {
-    /// Its number.
+    /// Part number from the upload; numbers may have gaps.
     pub number: u32,
-    /// Its length.
+    /// Size in bytes.
     pub length: u64,
-    /// Its checksum, where the object was uploaded with one.
+    /// Checksum, if the upload had one.
     pub checksum: Option<Checksum>,
 }
 
 impl Engine {
-    /// One page of an upload's parts.
+    /// One page of the parts of an open upload, after a part number.
     pub async fn list_parts(&self, target: &UploadRef, after: u32, limit: usize) -> Result<PartsPage, Error> {
-        let there = self.find(&target.bucket, &target.key).await?;
-        let upload = open(self.upload_in(there.bucket, target).await?)?;
-        let mut parts = self.uploads.parts(upload.id, after, limit + 1).await?;
+        let resolved = self.find(&target.bucket, &target.key).await?;
+        let upload = open(self.upload_in(resolved.bucket, target).await?)?;
+        let mut parts = self.catalog.parts(upload.id, after, limit + 1).await?;
         let truncated = parts.len() > limit;
         parts.truncate(limit);
         let next_after = truncated.then(|| parts.last().map_or(after, |part| part.number));
-        let departure = self.departure_of_upload(&target.bucket, &upload, there.rules).await;
-        Ok(PartsPage { upload, parts, next_after, departure })
+        let expiration = self.expiration_of_upload(&target.bucket, &upload, resolved.rules).await;
+        Ok(PartsPage { upload, parts, next_after, expiration })
     }
 
-    /// One page of a bucket's open uploads.
-    pub async fn list_uploads(&self, bucket: &BucketName, query: UploadsQuery) -> Result<UploadsPage, Error> {
+    /// One page of the open uploads of a bucket.
+    pub async fn list_uploads(&self, bucket: &BucketName, query: UploadsQuery) -> Result<OpenUploadsPage, Error> {
         let bucket = self.find_bucket(bucket).await?;
         let mut builder = PageBuilder::new(query);
-        while let Some((key, id)) = builder.wants_more() {
+        while let Some((key, id)) = builder.next_position() {
             let after = (key.as_str(), id.as_str());
-            let rows = self.uploads.open_uploads(bucket.id, &builder.query.prefix, after, PAGE_ROWS).await?;
+            let rows = self.catalog.open_uploads(bucket.id, &builder.query.prefix, after, PAGE_ROWS).await?;
             builder.feed(rows);
         }
         Ok(builder.page)
     }
 
-    /// The parts of a finished object after a number, and how many it has in all; an object that
-    /// was stored in one go has none.
+    /// The parts of an object after a part number, and the number of all its parts. An object that was not uploaded in
+    /// parts has none.
     pub async fn object_parts(
         &self,
         bucket: &BucketName,
@@ -115,35 +115,35 @@ impl Engine {
         if resolved.whole.is_some() {
             return Ok((Vec::new(), 0));
         }
-        let numbered = self.objects.numbered_pieces(object.content, after, limit).await?;
+        let numbered = self.catalog.numbered_pieces(object.content, after, limit).await?;
         let parts = numbered.pieces.iter().zip(numbered.checksums);
         let parts = parts.map(|(piece, checksum)| ObjectPart { number: piece.number, length: piece.length, checksum });
         Ok((parts.collect(), numbered.count))
     }
 }
 
-/// How many rows are read at a time.
+/// Number of rows that one catalog query returns.
 const PAGE_ROWS: usize = 1000;
 
-/// Rolls uploads up into a page. Open uploads are few, so groups are read through.
+/// Builds one page. It reads every upload of a group, because open uploads are few.
 struct PageBuilder {
     query: UploadsQuery,
-    page: UploadsPage,
-    /// Where the next rows start; `None` when the page is complete.
+    page: OpenUploadsPage,
+    /// Start of the next rows; `None` when the page is complete.
     position: Option<(String, String)>,
 }
 
 impl PageBuilder {
     fn new(query: UploadsQuery) -> Self {
         let key = before_nul(query.key_marker.as_deref().unwrap_or_default()).to_owned();
-        // Without an upload to go on from, everything under the marker's own key was shown.
+        // Without an upload marker, all uploads of the marker's key were on earlier pages.
         let id = query.upload_id_marker.map_or_else(|| "~".to_owned(), |id| id.to_string());
         let may_match = query.limit > 0 && !query.prefix.contains('\0');
         let position = may_match.then_some((key, id));
-        Self { query, page: UploadsPage::default(), position }
+        Self { query, page: OpenUploadsPage::default(), position }
     }
 
-    fn wants_more(&self) -> Option<(String, String)> {
+    fn next_position(&self) -> Option<(String, String)> {
         self.position.clone()
     }
 
@@ -158,7 +158,7 @@ impl PageBuilder {
         }
     }
 
-    /// Takes a row; `false` if the page is full.
+    /// Adds a row; returns false if the page is full.
     fn add(&mut self, row: Upload) -> bool {
         let grouping = ListQuery {
             prefix: self.query.prefix.clone(),

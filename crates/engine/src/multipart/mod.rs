@@ -9,10 +9,10 @@ mod upload_part;
 mod upload_part_copy;
 
 pub use complete::{CompleteUpload, Completed};
-pub use create::{CreateUpload, Created};
-pub use list::{ListedUpload, ObjectPart, PartsPage, UploadsPage, UploadsQuery};
-pub use upload_part::{PartStored, UploadPart};
-pub use upload_part_copy::{PartCopied, UploadPartCopy};
+pub use create::{CreateUpload, CreatedUpload};
+pub use list::{ListedUpload, ObjectPart, OpenUploadsPage, PartsPage, UploadsQuery};
+pub use upload_part::{StoredPart, UploadPart};
+pub use upload_part_copy::{CopiedPart, UploadPartCopy};
 
 use s3o_model::ids::{BucketId, UploadId};
 use s3o_model::multipart::{Upload, UploadState};
@@ -20,26 +20,26 @@ use s3o_model::names::{BucketName, ObjectKey};
 
 use crate::{Engine, Error};
 
-/// An upload as a client names it: by all three.
+/// An upload as a request names it; all three values must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadRef {
-    /// The bucket.
+    /// Bucket of the object.
     pub bucket: BucketName,
-    /// The key.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// The upload's identifier.
+    /// `uploadId` of the request.
     pub upload: UploadId,
 }
 
 impl Engine {
-    /// An upload, if all three names lead to it.
+    /// The upload in any state, if bucket, key and ID match.
     async fn named_upload(&self, target: &UploadRef) -> Result<Upload, Error> {
         let bucket = self.find_bucket(&target.bucket).await?;
         self.upload_in(bucket.id, target).await
     }
 
     async fn upload_in(&self, bucket: BucketId, target: &UploadRef) -> Result<Upload, Error> {
-        let upload = self.uploads.upload(target.upload).await?;
+        let upload = self.catalog.upload(target.upload).await?;
         upload.filter(|upload| upload.bucket == bucket && upload.key == target.key).ok_or(Error::NoSuchUpload)
     }
 
@@ -48,7 +48,7 @@ impl Engine {
     }
 }
 
-/// An upload, if parts may still come.
+/// Refuses an upload that accepts no more parts.
 fn open(upload: Upload) -> Result<Upload, Error> {
     match upload.state {
         UploadState::Open => Ok(upload),

@@ -10,63 +10,62 @@ use s3o_model::intent::IntentKind;
 use s3o_model::multipart::{PART_BYTES_MAX, PART_NUMBER_MAX, Upload};
 
 use super::UploadRef;
-use crate::write::{Target, WrittenBytes};
+use crate::write::{WriteTarget, WrittenBytes};
 use crate::{Declared, Engine, Error};
 
 /// A request to store a part.
 pub struct UploadPart {
-    /// The upload.
+    /// Bucket, key and ID of an open upload.
     pub target: UploadRef,
-    /// The part's number, 1 to 10000.
+    /// Part number, 1 to 10000.
     pub number: u32,
-    /// The exact length of the body.
+    /// Exact length of the body; any other length is an error.
     pub size_bytes: u64,
-    /// The bytes.
+    /// Bytes of the part.
     pub body: ByteStream,
-    /// What the sender says of them.
+    /// Digests to verify.
     pub declared: Declared,
 }
 
-/// A stored part.
+/// Result of storing a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartStored {
-    /// Its `ETag`.
+pub struct StoredPart {
+    /// MD5 of the part.
     pub etag: ETag,
-    /// Its checksum, where the upload has one.
+    /// Checksum, if the upload has one.
     pub checksum: Option<Checksum>,
 }
 
 impl Engine {
-    /// Stores a part, in place of one that has the same number.
-    pub async fn upload_part(&self, part: UploadPart) -> Result<PartStored, Error> {
+    /// Stores a part; it replaces a part with the same number.
+    pub async fn upload_part(&self, part: UploadPart) -> Result<StoredPart, Error> {
         let engine = self.clone();
         self.tasks.run(async move { engine.put_part(part).await }).await
     }
 
-    async fn put_part(&self, mut part: UploadPart) -> Result<PartStored, Error> {
+    async fn put_part(&self, mut part: UploadPart) -> Result<StoredPart, Error> {
         check_part(part.number, part.size_bytes)?;
         let upload = self.open_upload(&part.target).await?;
-        let wanted = upload.checksum.map(|checksum| checksum.algorithm);
-        match (wanted, part.declared.algorithm()) {
-            (Some(wanted), Some(declared)) if wanted != declared => {
-                return Err(Error::Invalid("the part's checksum algorithm is not the upload's"));
+        let requested = upload.checksum.map(|checksum| checksum.algorithm);
+        match (requested, part.declared.algorithm()) {
+            (Some(requested), Some(declared)) if requested != declared => {
+                return Err(Error::Invalid("the checksum algorithm of the part is not that of the upload"));
             }
-            (wanted, _) => part.declared.compute = wanted,
+            (requested, _) => part.declared.compute = requested,
         }
         let target = self.part_target(&upload, &part.target, part.number, part.size_bytes);
         let written = self.write_bytes(target, part.body, part.declared).await?;
         self.commit_part(&upload, part.number, part.size_bytes, written).await.map(|(stored, _)| stored)
     }
 
-    /// What a part's bytes are written for.
     pub(super) fn part_target<'a>(
         &self,
         upload: &Upload,
         named: &'a UploadRef,
         number: u32,
         size_bytes: u64,
-    ) -> Target<'a> {
-        Target {
+    ) -> WriteTarget<'a> {
+        WriteTarget {
             kind: IntentKind::Part { upload: upload.id, number },
             bucket: upload.bucket,
             bucket_name: &named.bucket,
@@ -83,9 +82,9 @@ impl Engine {
         number: u32,
         length: u64,
         written: WrittenBytes,
-    ) -> Result<(PartStored, Timestamp), Error> {
+    ) -> Result<(StoredPart, Timestamp), Error> {
         let checksum = written.digests.checksum.clone();
-        let stored = PartStored { etag: ETag::of_whole(written.digests.md5), checksum: checksum.clone() };
+        let stored = StoredPart { etag: ETag::of_whole(written.digests.md5), checksum: checksum.clone() };
         let commit = CommitPart {
             upload: upload.id,
             number,
@@ -94,27 +93,27 @@ impl Engine {
             md5: written.digests.md5,
             checksum,
             source: PartSource::Written {
-                landed: written.landed(),
+                stored: written.stored(),
                 sha256: Some(written.digests.sha256),
-                dedup: written.dedup,
+                plan: written.plan,
             },
         };
-        match self.uploads.commit_part(commit).await {
+        match self.sharing.commit_part(commit).await {
             Ok(last_modified) => {
-                self.settled(&written);
-                self.ring_for_cleanup();
+                self.count_committed(&written);
+                self.wake_cleanup();
                 Ok((stored, last_modified))
             }
-            // The moment of a write that was committed all the same went with the answer; it is now, nearly.
-            Err(error) => self.not_committed(&written, &error).await.of((stored, self.now()), error),
+            // The answer with the commit time was lost; the current time is close to it.
+            Err(error) => self.end_uncommitted(&written, (stored, self.now()), error).await,
         }
     }
 }
 
-/// S3's bounds for a part.
+/// Enforces the limits of S3.
 pub(super) fn check_part(number: u32, size_bytes: u64) -> Result<(), Error> {
     if !(1..=PART_NUMBER_MAX).contains(&number) {
-        return Err(Error::Invalid("part numbers go from 1 to 10000"));
+        return Err(Error::Invalid("part numbers must be from 1 to 10000"));
     }
     if size_bytes > PART_BYTES_MAX {
         return Err(Error::TooLarge { max_bytes: PART_BYTES_MAX });

@@ -1,4 +1,4 @@
-//! Makes a part from an object that is already stored.
+//! Creates a part from a range of an existing object.
 
 use s3o_backend::ByteStream;
 use s3o_catalog::{CommitPart, PartSource, WholeContent};
@@ -14,47 +14,46 @@ use super::UploadRef;
 use super::upload_part::check_part;
 use crate::body::digest_of;
 use crate::get_object::source_of;
-use crate::read::Source;
+use crate::read::ContentSource;
 use crate::{CopySource, Declared, Engine, Error};
 
-/// A request to make a part from an object.
+/// A request to create a part from an object.
 #[derive(Debug, Clone)]
 pub struct UploadPartCopy {
-    /// The upload.
+    /// Bucket, key and ID of an open upload.
     pub target: UploadRef,
-    /// The part's number, 1 to 10000.
+    /// Part number, 1 to 10000.
     pub number: u32,
-    /// Where from.
+    /// The object to copy from, with its conditions.
     pub source: CopySource,
-    /// Which bytes; both ends must lie in the object.
+    /// Bytes to copy; both ends must be within the object. `None` copies all of it.
     pub range: Option<RangeSpec>,
 }
 
-/// A part made from an object.
+/// Result of copying a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartCopied {
-    /// Its `ETag`.
+pub struct CopiedPart {
+    /// MD5 of the part.
     pub etag: ETag,
-    /// When it was made.
+    /// Time of the commit.
     pub last_modified: Timestamp,
-    /// Its checksum, where the upload has one.
+    /// Checksum, if the upload has one.
     pub checksum: Option<Checksum>,
 }
 
-/// How often a copy starts over because its source changed meanwhile.
+/// Maximum number of attempts; an attempt fails if the source is replaced during it.
 const ATTEMPTS_MAX: usize = 5;
 
 impl Engine {
-    /// Makes a part from a range of an object.
+    /// Creates a part from a range of an object.
     ///
-    /// A range inside one whole content becomes a reference to it; across several, bytes are
-    /// copied.
-    pub async fn upload_part_copy(&self, copy: UploadPartCopy) -> Result<PartCopied, Error> {
+    /// A range within one whole content becomes a reference to it. A range across several contents is copied.
+    pub async fn upload_part_copy(&self, copy: UploadPartCopy) -> Result<CopiedPart, Error> {
         let engine = self.clone();
         self.tasks.run(async move { engine.copy_part(copy).await }).await
     }
 
-    async fn copy_part(&self, copy: UploadPartCopy) -> Result<PartCopied, Error> {
+    async fn copy_part(&self, copy: UploadPartCopy) -> Result<CopiedPart, Error> {
         for _ in 0..ATTEMPTS_MAX {
             match self.copy_part_once(&copy).await {
                 Err(Error::Conflict) => {}
@@ -64,21 +63,21 @@ impl Engine {
         Err(Error::Conflict)
     }
 
-    async fn copy_part_once(&self, copy: &UploadPartCopy) -> Result<PartCopied, Error> {
+    async fn copy_part_once(&self, copy: &UploadPartCopy) -> Result<CopiedPart, Error> {
         let upload = self.open_upload(&copy.target).await?;
         let resolved = self.copy_source(&copy.source).await?;
         let object = resolved.object.clone().ok_or(Error::NoSuchKey)?;
         let range = exact_range(copy.range, object.size_bytes)?;
         check_part(copy.number, range.length)?;
         if let Some(piece) = self.piece_with(&object, resolved.whole.clone(), range).await? {
-            self.refer_part(copy, &upload, &piece, range).await
+            self.reference_part(copy, &upload, &piece, range).await
         } else {
             let body = self.read(source_of(resolved)?, range).await?;
             self.rewrite_part(copy, &upload, range.length, body).await
         }
     }
 
-    /// The piece that holds all of the range, if one does.
+    /// The piece that covers the whole range; `None` if the range spans several pieces.
     async fn piece_with(
         &self,
         object: &Object,
@@ -97,17 +96,17 @@ impl Engine {
                 locations: whole.locations,
             }));
         }
-        let pieces = self.objects.pieces(object.content, range.start, range.end(), 1).await?;
+        let pieces = self.catalog.pieces(object.content, range.start, range.end(), 1).await?;
         Ok(pieces.into_iter().next().filter(|piece| piece.start + piece.length >= range.end()))
     }
 
-    async fn refer_part(
+    async fn reference_part(
         &self,
         copy: &UploadPartCopy,
         upload: &Upload,
         piece: &Piece,
         range: ByteRange,
-    ) -> Result<PartCopied, Error> {
+    ) -> Result<CopiedPart, Error> {
         let offset = piece.offset + (range.start - piece.start);
         let (md5, checksum) = self.range_digests(upload, piece, offset, range.length).await?;
         let commit = CommitPart {
@@ -119,11 +118,11 @@ impl Engine {
             checksum: checksum.clone(),
             source: PartSource::Range { offset },
         };
-        let last_modified = self.uploads.commit_part(commit).await?;
-        Ok(PartCopied { etag: ETag::of_whole(md5), last_modified, checksum })
+        let last_modified = self.catalog.commit_part(&commit).await?;
+        Ok(CopiedPart { etag: ETag::of_whole(md5), last_modified, checksum })
     }
 
-    /// The digests of a range: known for all of a content, read once for less.
+    /// The digests of a range: recorded for a whole content, computed from the bytes for a part of it.
     async fn range_digests(
         &self,
         upload: &Upload,
@@ -136,7 +135,7 @@ impl Engine {
             return Ok((piece.whole_md5, None));
         }
         let (content, size_bytes) = (piece.whole, piece.whole_bytes);
-        let source = Source::Whole { content, size_bytes, locations: piece.locations.clone() };
+        let source = ContentSource::Whole { content, size_bytes, locations: piece.locations.clone() };
         let body = self.read(source, ByteRange { start: offset, length }).await?;
         let digests = digest_of(body, length, algorithm).await?;
         Ok((digests.md5, digests.checksum))
@@ -148,17 +147,17 @@ impl Engine {
         upload: &Upload,
         length: u64,
         body: ByteStream,
-    ) -> Result<PartCopied, Error> {
+    ) -> Result<CopiedPart, Error> {
         let compute = upload.checksum.map(|checksum| checksum.algorithm);
         let declared = Declared { compute, ..Declared::default() };
         let target = self.part_target(upload, &copy.target, copy.number, length);
         let written = self.write_bytes(target, body, declared).await?;
         let (stored, last_modified) = self.commit_part(upload, copy.number, length, written).await?;
-        Ok(PartCopied { etag: stored.etag, last_modified, checksum: stored.checksum })
+        Ok(CopiedPart { etag: stored.etag, last_modified, checksum: stored.checksum })
     }
 }
 
-/// Unlike a read, a copied range must lie wholly inside its source.
+/// Unlike the range of a read, a copied range must be completely within its source.
 fn exact_range(range: Option<RangeSpec>, size_bytes: u64) -> Result<ByteRange, Error> {
     let Some(range) = range else { return Ok(ByteRange::whole(size_bytes)) };
     let outside = Error::RangeNotSatisfiable { size_bytes };

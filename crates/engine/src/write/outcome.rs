@@ -1,120 +1,122 @@
-//! What becomes of a write once its bytes are written or given up.
+//! Ends writes: counts committed ones, and carries out the decision of [`end_of_write`] for failed ones.
 
 use s3o_catalog::{Ended, Error as CatalogError, Late, Verdict};
+use s3o_model::ids::WriteId;
 use s3o_model::intent::lease_holds;
+use s3o_model::write_outcome::{
+    BytesHeld, CommitFate, CountedEnd, DropAnswer, LeftBytes, WriteEnd, WriteFailure, end_of_write, must_drop_intents,
+};
 
-use super::{Held, Staged, WrittenBytes};
+use super::{HeldBy, Staged, WrittenBytes};
+use crate::leases::Lease;
 use crate::{Engine, Error};
 
-/// What became of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It happened.
-    Committed,
-    /// It did not happen, or its outcome is unknown and the client must repeat the request.
-    NotCommitted,
-    /// It did not, and whatever else was wrong with it: the reaper has taken the write, or may
-    /// have, and may have finished it.
-    Fenced,
-    /// It did not: the bytes that were there are not known to be good any more.
-    Stale,
+/// A write that was not committed.
+pub(super) struct FailedWrite<'a> {
+    pub(super) write: WriteId,
+    pub(super) lease: &'a Lease,
+    /// `None` if the write only pins content.
+    pub(super) staged: Option<&'a Staged>,
 }
 
-impl Fate {
-    /// The answer to the client of a commit that failed with this error.
-    pub(crate) fn of<T>(self, done: T, error: CatalogError) -> Result<T, Error> {
-        match self {
-            Self::Committed => Ok(done),
-            Self::NotCommitted => Err(error.into()),
-            Self::Fenced => Err(CatalogError::Guard(Verdict::Fenced).into()),
-            Self::Stale => Err(Error::Away("the stored copy is no longer readable, send the body again".to_owned())),
+impl FailedWrite<'_> {
+    fn held(&self) -> BytesHeld {
+        match self.staged {
+            None => BytesHeld::Pinned,
+            Some(staged) if staged.announced => BytesHeld::Announced,
+            Some(_) => BytesHeld::Unannounced,
         }
+    }
+}
+
+impl Staged {
+    pub(super) fn failed(&self) -> FailedWrite<'_> {
+        FailedWrite { write: self.intent.write, lease: &self.lease, staged: Some(self) }
+    }
+}
+
+/// The answer to the client of a commit that failed with this error.
+fn answer_of<T>(fate: CommitFate, done: T, error: CatalogError) -> Result<T, Error> {
+    match fate {
+        CommitFate::Committed => Ok(done),
+        CommitFate::NotCommitted => Err(error.into()),
+        CommitFate::Fenced => Err(CatalogError::Guard(Verdict::Fenced).into()),
+        CommitFate::PinnedCopyLost => {
+            Err(Error::Away("the stored copy is no longer readable, send the body again".to_owned()))
+        }
+    }
+}
+
+fn failure_of(error: &CatalogError) -> WriteFailure {
+    match error {
+        CatalogError::Guard(Verdict::Fenced) => WriteFailure::Fenced,
+        CatalogError::Guard(Verdict::ResolveAgain) => WriteFailure::PinnedCopyLost,
+        CatalogError::Unknown(_) => WriteFailure::CommitUnknown,
+        _ => WriteFailure::NotCommitted,
     }
 }
 
 impl Engine {
-    /// Turns the intents of an abandoned write into cleanups. If even that fails, the
-    /// lease runs out and the reaper does it.
-    pub(super) async fn give_up(&self, staged: &Staged, ended: Ended) -> Fate {
-        if !staged.announced {
-            self.requeue(staged, ended).await;
-            return Fate::NotCommitted;
-        }
-        match self.intents.drop_write(staged.intent.write, ended.late).await {
-            Ok(dropped) if dropped.was_open => {
-                self.metrics.ended(staged.intent.write, "dropped");
-                self.ring_for_cleanup();
-                Fate::NotCommitted
-            }
-            Ok(_) => {
-                self.metrics.fenced(staged.intent.write);
-                self.requeue(staged, ended).await;
-                Fate::Fenced
-            }
-            // Whether the reaper has fenced the write is unknown: it may be why the commit failed.
-            Err(error) => {
-                self.metrics.in_doubt(staged.intent.write, "dropped");
-                tracing::warn!(%error, intent = %staged.intent.id, "intent not dropped, leaving it to pending_reaper");
-                Fate::Fenced
-            }
-        }
-    }
-
-    /// What to do when a commit of written bytes failed; an answer that was lost is looked up.
-    pub(crate) async fn not_committed(&self, written: &WrittenBytes, error: &CatalogError) -> Fate {
-        let staged = match &written.held {
-            Held::Staged(staged) => staged,
-            Held::Pinned(pinned) => return self.pin_not_committed(pinned, error).await,
+    /// Ends a write whose commit failed with this error. Returns `done` if the write turns out to be committed.
+    pub(crate) async fn end_uncommitted<T>(
+        &self,
+        written: &WrittenBytes,
+        done: T,
+        error: CatalogError,
+    ) -> Result<T, Error> {
+        let write = match &written.held_by {
+            HeldBy::Staged(staged) => staged.failed(),
+            HeldBy::Pinned(pinned) => pinned.failed(),
         };
         let ended = Ended { backend_version: written.backend_version.clone(), ..Ended::default() };
-        if !staged.announced {
-            self.unannounced_not_committed(staged, error, ended).await;
-            return Fate::NotCommitted;
+        let end = self.end_failed(&write, failure_of(&error), ended).await;
+        if let (LeftBytes::Report, Some(staged), CatalogError::Unknown(why)) = (end.bytes, write.staged, &error) {
+            self.report_orphan(&staged.intent, &staged.bucket, why.as_str());
         }
-        let fate = match error {
-            CatalogError::Guard(Verdict::Fenced) => {
-                self.metrics.fenced(staged.intent.write);
-                self.requeue(staged, ended).await;
-                Fate::Fenced
-            }
-            CatalogError::Unknown(_) => self.look_up(staged, ended).await,
-            _ => self.give_up(staged, ended).await,
-        };
-        self.ring_for_cleanup();
-        fate
+        answer_of(end.fate, done, error)
     }
 
-    /// Counts a write that was committed.
-    pub(crate) fn settled(&self, written: &WrittenBytes) {
-        match &written.held {
-            Held::Staged(staged) if !staged.announced => {}
-            Held::Staged(staged) => self.metrics.ended(staged.intent.write, "committed"),
-            Held::Pinned(pinned) => self.metrics.ended(pinned.write(), "committed"),
+    /// Ends a failed write: its intents become cleanups. If the catalog does not answer, the lease expires and the
+    /// reaper resolves the intents.
+    pub(super) async fn end_failed(&self, write: &FailedWrite<'_>, failure: WriteFailure, ended: Ended) -> WriteEnd {
+        let held = write.held();
+        let must_drop = must_drop_intents(held, failure);
+        let dropped = if must_drop { Some(self.drop_intents(write, ended.late).await) } else { None };
+        let end = end_of_write(held, failure, dropped);
+        match end.counted {
+            CountedEnd::Uncounted => {}
+            CountedEnd::Dropped => self.metrics.ended(write.write, "dropped"),
+            CountedEnd::Committed => self.metrics.ended(write.write, "committed"),
+            CountedEnd::ByReaper => self.metrics.fenced(write.write),
+            CountedEnd::DroppedInDoubt => self.metrics.in_doubt(write.write, "dropped"),
+            CountedEnd::CommittedInDoubt => self.metrics.in_doubt(write.write, "committed"),
         }
+        if let (LeftBytes::Requeue, Some(staged)) = (end.bytes, write.staged) {
+            self.requeue(staged, ended).await;
+        }
+        self.wake_cleanup();
+        end
     }
 
-    /// Whether a commit whose answer was lost happened. Intents that are gone before their lease
-    /// ended can only have been committed; later, the reaper may have taken them.
-    async fn look_up(&self, staged: &Staged, ended: Ended) -> Fate {
-        match self.intents.drop_write(staged.intent.write, Late::No).await {
-            Ok(dropped) if dropped.was_open => {
-                self.metrics.ended(staged.intent.write, "dropped");
-                Fate::NotCommitted
+    async fn drop_intents(&self, write: &FailedWrite<'_>, late: Late) -> DropAnswer {
+        match self.catalog.drop_write(write.write, late).await {
+            Ok(dropped) if dropped.was_open => DropAnswer::WereOpen,
+            Ok(dropped) if lease_holds(write.lease.until(), self.settings().lease, dropped.now) => {
+                DropAnswer::GoneWithinLease
             }
-            Ok(dropped) if lease_holds(staged.lease.until(), self.settings().lease, dropped.now) => {
-                self.metrics.ended(staged.intent.write, "committed");
-                Fate::Committed
-            }
-            Ok(_) => {
-                self.metrics.in_doubt(staged.intent.write, "committed");
-                self.requeue(staged, ended).await;
-                Fate::Fenced
-            }
+            Ok(_) => DropAnswer::Gone,
             Err(error) => {
-                self.metrics.in_doubt(staged.intent.write, "committed");
-                tracing::warn!(%error, intent = %staged.intent.id, "commit outcome unknown, leaving it to pending_reaper");
-                Fate::NotCommitted
+                tracing::warn!(%error, write = %write.write, "intent not dropped, leaving it to pending_reaper");
+                DropAnswer::Unanswered
             }
+        }
+    }
+
+    pub(crate) fn count_committed(&self, written: &WrittenBytes) {
+        match &written.held_by {
+            HeldBy::Staged(staged) if !staged.announced => {}
+            HeldBy::Staged(staged) => self.metrics.ended(staged.intent.write, "committed"),
+            HeldBy::Pinned(pinned) => self.metrics.ended(pinned.write(), "committed"),
         }
     }
 }

@@ -1,44 +1,54 @@
-//! Bytes that are there already: the intent holds them, the body is read and compared, and no backend is asked.
+//! Writes of bytes that are already stored: an intent pins the content, and the body is only read and compared.
 
 use futures_util::StreamExt as _;
 use s3o_backend::{ByteStream, Error as BackendError};
-use s3o_catalog::{Error as CatalogError, Landed, Late, Pin, Verdict};
+use s3o_catalog::{ContentPlan, Ended, Error as CatalogError, Pin, StoredBytes, Verdict};
 use s3o_model::ids::{ContentId, IntentId, WriteId};
-use s3o_model::intent::lease_holds;
+use s3o_model::write_outcome::WriteFailure;
 
-use super::{Fate, Held, Target, WrittenBytes, verification};
+use super::outcome::FailedWrite;
+use super::{HeldBy, WriteTarget, WrittenBytes, verification};
 use crate::body::{DigestedBody, digested};
 use crate::digest::Digests;
 use crate::leases::Lease;
 use crate::put_object::Declared;
 use crate::{Engine, Error};
 
-/// Content that is held for a write.
-pub(super) struct Pinned {
+/// A write that pins existing content instead of storing bytes.
+pub(super) struct PinnedWrite {
     write: WriteId,
     content: ContentId,
     lease: Lease,
 }
 
-impl Pinned {
-    /// The ID under which the write was announced.
+impl PinnedWrite {
     pub(super) const fn write(&self) -> WriteId {
         self.write
     }
 
-    /// The bytes as the catalog commits them.
-    pub(super) fn landed(&self) -> Landed {
-        Landed::Pinned { write: self.write, content: self.content }
+    pub(super) fn failed(&self) -> FailedWrite<'_> {
+        FailedWrite { write: self.write, lease: &self.lease, staged: None }
+    }
+
+    /// The argument of the catalog's commit.
+    pub(super) fn stored(&self) -> StoredBytes {
+        StoredBytes::Pinned { write: self.write, content: self.content }
     }
 }
 
 impl Engine {
-    /// Holds the content that was announced, where the bucket keeps equal content once and has it. A digest that comes
-    /// behind the body comes too late, and without intents nothing can be held.
-    pub(super) async fn pin(&self, target: &Target<'_>, declared: &Declared) -> Result<Option<Pinned>, Error> {
+    /// Pins content with the declared SHA-256, if the bucket deduplicates and has such content with a good copy. Needs
+    /// a digest that was declared before the body, and intents.
+    pub(super) async fn pin(
+        &self,
+        target: &WriteTarget<'_>,
+        declared: &Declared,
+    ) -> Result<Option<PinnedWrite>, Error> {
         let Some(sha256) = declared.digests.sha256.filter(|_| target.dedup && self.settings().announce) else {
             return Ok(None);
         };
+        let content = self.sharing.content_to_pin(target.bucket, sha256, target.size_bytes).await?;
+        let Some(content) = content else { return Ok(None) };
         let id = self.ids.fresh();
         let pin = Pin {
             id: IntentId::new(id),
@@ -46,101 +56,49 @@ impl Engine {
             kind: target.kind,
             bucket: target.bucket,
             key: target.key.clone(),
-            sha256,
+            content,
             size_bytes: target.size_bytes,
             owner: self.instance,
             lease: self.settings().lease,
         };
         let term = self.lease_term();
-        let held = match self.intents.pin(&pin).await {
-            Ok(None) => return Ok(None),
-            Ok(Some(held)) => self.counted(pin.write, Ok(held))?,
-            Err(error) => self.counted(pin.write, Err(error))?,
+        let until = match self.counted(pin.write, self.catalog.pin(&pin).await) {
+            // Meanwhile the content was condemned, or its copies were found bad.
+            Err(CatalogError::Guard(Verdict::ResolveAgain)) => return Ok(None),
+            until => until?,
         };
-        let lease = self.leases.hold(pin.id, held.until, term);
-        Ok(Some(Pinned { write: pin.write, content: held.content, lease }))
+        let lease = self.leases.hold(pin.id, until, term);
+        Ok(Some(PinnedWrite { write: pin.write, content, lease }))
     }
 
-    /// Reads the body of a write whose bytes are held. What is not what was announced is refused like any other.
+    /// Reads the body and compares it with the declared digests and size. A body that differs is refused as in any
+    /// other write.
     pub(super) async fn compare(
         &self,
-        target: &Target<'_>,
-        pinned: Pinned,
+        target: &WriteTarget<'_>,
+        pinned: PinnedWrite,
         body: ByteStream,
         declared: Declared,
     ) -> Result<WrittenBytes, Error> {
         match read(target.size_bytes, &pinned, body, declared).await {
             Ok(digests) => {
-                let (held, dedup) = (Held::Pinned(pinned), target.dedup_bucket());
-                Ok(WrittenBytes { held, digests, backend_version: None, dedup })
+                let plan = ContentPlan::Pinned(pinned.content);
+                Ok(WrittenBytes { held_by: HeldBy::Pinned(pinned), digests, backend_version: None, plan })
             }
             Err(error) => {
-                self.let_go(&pinned).await;
+                self.end_failed(&pinned.failed(), WriteFailure::NotCommitted, Ended::default()).await;
                 Err(error.into())
-            }
-        }
-    }
-
-    /// What to do when the commit of held bytes failed; an answer that was lost is looked up.
-    pub(super) async fn pin_not_committed(&self, pinned: &Pinned, error: &CatalogError) -> Fate {
-        match error {
-            CatalogError::Guard(Verdict::Fenced) => {
-                self.metrics.fenced(pinned.write);
-                Fate::Fenced
-            }
-            CatalogError::Unknown(_) => self.look_up_pin(pinned).await,
-            CatalogError::Guard(Verdict::ResolveAgain) => {
-                self.let_go(pinned).await;
-                Fate::Stale
-            }
-            _ => {
-                self.let_go(pinned).await;
-                Fate::NotCommitted
-            }
-        }
-    }
-
-    /// Lets go of what was held. If even that fails, the lease runs out and the reaper does it.
-    async fn let_go(&self, pinned: &Pinned) {
-        match self.intents.drop_write(pinned.write, Late::No).await {
-            Ok(dropped) if dropped.was_open => self.metrics.ended(pinned.write, "dropped"),
-            Ok(_) => self.metrics.fenced(pinned.write),
-            Err(error) => {
-                self.metrics.in_doubt(pinned.write, "dropped");
-                tracing::warn!(%error, write = %pinned.write, "pin not released, leaving it to pending_reaper");
-            }
-        }
-        // The last object may have gone meanwhile.
-        self.ring_for_cleanup();
-    }
-
-    /// A pin that is gone before its lease ended can only have been committed; later, the reaper may have taken it.
-    async fn look_up_pin(&self, pinned: &Pinned) -> Fate {
-        match self.intents.drop_write(pinned.write, Late::No).await {
-            Ok(dropped) if dropped.was_open => {
-                self.metrics.ended(pinned.write, "dropped");
-                self.ring_for_cleanup();
-                Fate::NotCommitted
-            }
-            Ok(dropped) if lease_holds(pinned.lease.until(), self.settings().lease, dropped.now) => {
-                self.metrics.ended(pinned.write, "committed");
-                Fate::Committed
-            }
-            Ok(_) => {
-                self.metrics.in_doubt(pinned.write, "committed");
-                Fate::Fenced
-            }
-            Err(error) => {
-                self.metrics.in_doubt(pinned.write, "committed");
-                tracing::warn!(%error, write = %pinned.write, "commit outcome unknown, leaving it to pending_reaper");
-                Fate::NotCommitted
             }
         }
     }
 }
 
-/// Reads a body to its end for its digests.
-async fn read(size_bytes: u64, pinned: &Pinned, body: ByteStream, declared: Declared) -> Result<Digests, BackendError> {
+async fn read(
+    size_bytes: u64,
+    pinned: &PinnedWrite,
+    body: ByteStream,
+    declared: Declared,
+) -> Result<Digests, BackendError> {
     let algorithm = declared.algorithm();
     let body = digested(body, size_bytes, algorithm, verification(declared), pinned.lease.watch()).await?;
     let DigestedBody { mut stream, digests } = body;

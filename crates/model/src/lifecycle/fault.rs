@@ -1,4 +1,4 @@
-//! What S3 demands of the rules of a bucket.
+//! Validation of the lifecycle rules of a bucket, as S3 does it.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use crate::names::KEY_BYTES_MAX;
 
 const ID_CHARS_MAX: usize = 255;
 
-/// What kind of fault it is.
+/// Kind of a fault; it decides the S3 error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleFaultKind {
-    /// The rules are not written as S3 writes them.
+    /// The XML does not follow the schema.
     Malformed,
-    /// A value is not one that it may be.
+    /// A value is not allowed.
     Value,
-    /// Parts that do not go together.
+    /// A combination of elements is not allowed.
     Combination,
 }
 
@@ -27,7 +27,7 @@ macro_rules! faults {
         }
 
         impl RuleFault {
-            /// What kind of fault it is.
+            /// The kind of the fault.
             #[must_use]
             pub const fn kind(self) -> RuleFaultKind {
                 match self {
@@ -39,37 +39,37 @@ macro_rules! faults {
 }
 
 faults! {
-    /// None, or too many.
+    /// No rule, or too many.
     Count: Malformed, "A lifecycle configuration has 1 to 1000 rules";
-    /// A name that is too long.
+    /// An ID has more than 255 characters.
     IdTooLong: Value, "ID length should not exceed allowed limit of 255";
-    /// Two rules of one name.
+    /// Two rules have the same ID.
     IdTwice: Value, "Rule ID must be unique. Found same ID for more than one rule";
-    /// A rule that does nothing.
+    /// The rule has no action.
     NoAction: Combination, "At least one action needs to be specified in a rule";
-    /// No day at all.
+    /// The number of days is zero.
     Days: Value, "'Days' for Expiration action must be a positive integer";
-    /// Some moment of a day.
+    /// `Date` has a time of day other than 00:00 UTC.
     DateNotMidnight: Value, "'Date' must be at midnight GMT";
-    /// No day at all.
+    /// The number of days is zero.
     AbortDays: Value, "'DaysAfterInitiation' for AbortIncompleteMultipartUpload action must be a positive integer";
-    /// Uploads have no tags yet.
+    /// An abort action with a tag filter: uploads have no tags.
     AbortWithTags: Combination, "AbortIncompleteMultipartUpload cannot be specified with Tags";
-    /// Uploads have no size yet.
+    /// An abort action with a size filter: uploads have no size.
     AbortWithSize: Combination, "AbortIncompleteMultipartUpload cannot be specified with Object Size";
-    /// A prefix that no key has.
+    /// The prefix is longer than any key.
     PrefixTooLong: Combination, "The maximum size of a prefix is 1024";
-    /// A prefix that no key has.
+    /// The prefix has a NUL, which no key has.
     PrefixNul: Malformed, "A prefix has no NUL";
-    /// More than one condition where one is allowed.
+    /// Several conditions without `And`.
     TooManyConditions: Malformed, "A Filter has one condition, or And with several";
-    /// A joint of fewer than two.
+    /// `And` with fewer than two conditions.
     TooFewConditions: Malformed, "And joins two or more conditions";
-    /// No size is between them.
+    /// No size satisfies both bounds.
     Sizes: Combination, "'ObjectSizeLessThan' has to be a value greater than 'ObjectSizeGreaterThan'";
 }
 
-/// Checks the rules of a bucket and gives those without a name one; rules read back with the names they got.
+/// Validates the rules of a bucket and assigns IDs to those without one.
 pub fn complete(mut rules: Vec<Rule>) -> Result<Vec<Rule>, RuleFault> {
     if rules.is_empty() || rules.len() > RULES_MAX {
         return Err(RuleFault::Count);

@@ -1,4 +1,4 @@
-//! Facts about rules.
+//! Tests of lifecycle rules.
 
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
 
@@ -38,7 +38,7 @@ fn due(expiration: Expiration, written: i64) -> i64 {
 }
 
 #[test]
-fn a_prefix_means_its_bytes_and_no_other_case() {
+fn prefix_matches_bytes_case_sensitively() {
     let (filter, none) = (below("tmp/"), Tags::new());
     for key in ["tmp/", "tmp/a", "tmp//"] {
         assert!(matches(&filter, key, 0, &none), "{key}");
@@ -51,20 +51,20 @@ fn a_prefix_means_its_bytes_and_no_other_case() {
 }
 
 #[test]
-fn an_empty_filter_means_the_whole_bucket() {
+fn empty_filter_matches_the_whole_bucket() {
     assert!(matches(&Filter::default(), "anything", 5, &tags(&[("a", "b")])));
     assert_eq!(Filter::default().before(), None);
 }
 
 #[test]
-fn sizes_are_bounds_that_are_not_met_themselves() {
+fn size_bounds_are_exclusive() {
     let filter = Filter { size_greater_than: Some(10), size_less_than: Some(20), ..Filter::default() };
     let met: Vec<u64> = (8..22).filter(|size| matches(&filter, "k", *size, &Tags::new())).collect();
     assert_eq!(met, (11..20).collect::<Vec<_>>());
 }
 
 #[test]
-fn every_tag_must_be_there_with_its_value() {
+fn object_must_have_every_tag_of_the_filter() {
     let filter = Filter { tags: tags(&[("kind", "temp"), ("team", "a")]), ..Filter::default() };
     assert!(matches(&filter, "k", 0, &tags(&[("kind", "temp"), ("team", "a"), ("more", "")])));
     for found in [&[("kind", "temp")][..], &[("kind", "temp"), ("team", "A")], &[("Kind", "temp"), ("team", "a")], &[]]
@@ -74,9 +74,9 @@ fn every_tag_must_be_there_with_its_value() {
 }
 
 #[test]
-fn days_end_at_midnight() {
+fn days_are_due_at_midnight() {
     let day = |number: i64| number * DAY_MILLIS;
-    // Written at half past ten, three days: the midnight behind the third day is over.
+    // Written at ten o'clock with three days: due at the midnight after the third day.
     assert_eq!(due(Expiration::Days(3), day(100) + 10 * HOUR), day(104));
     assert_eq!(due(Expiration::Days(1), day(100)), day(101));
     assert_eq!(due(Expiration::Days(1), day(100) + 1), day(102));
@@ -84,22 +84,22 @@ fn days_end_at_midnight() {
 }
 
 #[test]
-fn a_configured_age_is_exact_to_the_second() {
+fn configured_age_is_exact_to_the_second() {
     let written = 100 * DAY_MILLIS + 10 * HOUR;
     let due = due(Expiration::OlderThanDays(7), written);
-    // What was written in the last millisecond of that second is older than seven days by then, too.
+    // An object written in the last millisecond of that second is older than seven days by then, too.
     assert_eq!(due, written + 7 * DAY_MILLIS + 1000);
 }
 
 #[test]
-fn a_date_is_for_everything_from_then_on() {
+fn date_applies_to_every_object_from_then_on() {
     let date = Expiration::Date(Timestamp::from_millis(200 * DAY_MILLIS));
     assert_eq!(due(date, 5), 200 * DAY_MILLIS);
-    assert_eq!(due(date, 300 * DAY_MILLIS + 5), 300 * DAY_MILLIS + 5, "at once");
+    assert_eq!(due(date, 300 * DAY_MILLIS + 5), 300 * DAY_MILLIS + 5, "due immediately");
 }
 
 #[test]
-fn a_disabled_rule_does_nothing() {
+fn disabled_rule_is_not_applied() {
     let enabled = Rule { abort_after_days: Some(2), ..rule(Filter::default(), Expiration::Days(1)) };
     let disabled = Rule { status: Status::Disabled, ..enabled.clone() };
     assert!(enabled.expires().is_some() && enabled.aborts().is_some());
@@ -111,7 +111,7 @@ fn a_disabled_rule_does_nothing() {
 }
 
 #[test]
-fn rules_that_make_no_sense_are_refused() {
+fn invalid_rules_are_refused() {
     let good = rule(below("a"), Expiration::Days(1));
     let with = |change: &dyn Fn(&mut Rule)| {
         let mut changed = good.clone();
@@ -144,7 +144,7 @@ fn rules_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn there_are_one_to_a_thousand_rules_of_different_names() {
+fn rule_count_is_bounded_and_ids_are_unique() {
     let named = |id: &str| Rule { id: id.to_owned(), ..rule(below("a"), Expiration::Days(1)) };
     assert_eq!(complete(Vec::new()), Err(RuleFault::Count));
     assert_eq!(complete(vec![named(""); 1001]), Err(RuleFault::Count));
@@ -156,7 +156,7 @@ fn there_are_one_to_a_thousand_rules_of_different_names() {
 }
 
 #[test]
-fn a_configured_rule_needs_a_prefix_and_a_day() {
+fn configured_rule_needs_a_prefix_and_days() {
     for text in ["", "a\0b", &"x".repeat(1025)] {
         assert_eq!(ConfiguredRule::prefix(text), Err(InvalidRule::Prefix), "{text:?}");
     }
@@ -174,7 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_numbers_decide_as_the_moment_does(
+    fn threshold_and_due_time_agree(
         days in 1_u32..40_000,
         written in 0_i64..4_000_000_000_000,
         past in -2 * DAY_MILLIS..2 * DAY_MILLIS,
@@ -184,30 +184,30 @@ proptest! {
         let expiration = if exact { Expiration::OlderThanDays(days) } else { Expiration::Days(days) };
         let threshold = expiration.threshold();
         let now = threshold.due_at(Timestamp::from_millis(written)).millis() + past;
-        // The question as the catalog asks it.
-        let asked = written <= now / threshold.step_millis * threshold.step_millis - threshold.age_millis
+        // The condition in the catalog's statement.
+        let by_sql = written <= now / threshold.step_millis * threshold.step_millis - threshold.age_millis
             && now >= threshold.from.millis();
-        prop_assert_eq!(threshold.is_due(Timestamp::from_millis(written), Timestamp::from_millis(now)), asked);
-        prop_assert_eq!(asked, past >= 0);
+        prop_assert_eq!(threshold.is_due(Timestamp::from_millis(written), Timestamp::from_millis(now)), by_sql);
+        prop_assert_eq!(by_sql, past >= 0);
     }
 
     #[test]
-    fn the_range_of_a_filter_holds_what_it_means(prefix in "[a-c\u{10FFFF}]{0,3}", key in "[a-c\u{10FFFF}]{1,5}") {
+    fn range_of_a_filter_contains_its_keys(prefix in "[a-c\u{10FFFF}]{0,3}", key in "[a-c\u{10FFFF}]{1,5}") {
         let filter = below(&prefix);
         let within = key.as_str() >= prefix.as_str() && filter.before().is_none_or(|before| key < before);
         prop_assert_eq!(matches(&filter, &key, 0, &Tags::new()), within);
     }
 
     #[test]
-    fn rules_read_back_as_they_were_kept(
+    fn rules_deserialize_as_they_were_stored(
         prefix in prop::option::of(".{0,8}"),
         days in 1_u32..9,
         more in prop::option::of(0_u64..9),
         abort in prop::option::of(1_u32..9),
     ) {
         let filter = Filter { prefix, size_greater_than: more, tags: tags(&[("a", "b")]), ..Filter::default() };
-        let kept = Rule { abort_after_days: abort, form: Form::And, ..rule(filter, Expiration::Days(days)) };
-        let text = serde_json::to_string(&kept).expect("serialises");
-        prop_assert_eq!(serde_json::from_str::<Rule>(&text).expect("reads back"), kept);
+        let stored = Rule { abort_after_days: abort, form: Form::And, ..rule(filter, Expiration::Days(days)) };
+        let text = serde_json::to_string(&stored).expect("serialises");
+        prop_assert_eq!(serde_json::from_str::<Rule>(&text).expect("reads back"), stored);
     }
 }

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::connection::Connection;
-use crate::cli::Failure;
+use super::connection::AdminConnection;
+use crate::cli::CommandFailure;
 
-/// Accepts a backend as it was found; without the hash of that, shows what would be accepted.
-pub fn accept(connection: &Connection, name: &str, found: Option<&str>, json: bool) -> Result<(), Failure> {
+/// Accepts the identity with this hash; without a hash, prints what would be accepted.
+pub fn accept(connection: &AdminConnection, name: &str, found: Option<&str>, json: bool) -> Result<(), CommandFailure> {
     let query: Vec<_> = found.map(|hash| ("found", hash)).into_iter().collect();
     let (accepted, answer) = connection.post_or_conflict(&["backends", name, "accept"], &query)?;
     if json {
@@ -16,11 +16,11 @@ pub fn accept(connection: &Connection, name: &str, found: Option<&str>, json: bo
     } else {
         show(name, &answer);
     }
-    if accepted { Ok(()) } else { Err(Failure::Failed(reason(&answer).to_owned())) }
+    if accepted { Ok(()) } else { Err(CommandFailure::Failed(reason(&answer).to_owned())) }
 }
 
-/// Dismisses what a host found at a backend.
-pub fn dismiss(connection: &Connection, name: &str, host: &str, json: bool) -> Result<(), Failure> {
+/// Dismisses the mismatch that a host recorded.
+pub fn dismiss(connection: &AdminConnection, name: &str, host: &str, json: bool) -> Result<(), CommandFailure> {
     let answer = connection.post_where(&["backends", name, "dismiss"], &[("host", host)])?;
     if json {
         println!("{answer}");
@@ -41,7 +41,7 @@ fn show(name: &str, answer: &Value) {
     for instance in answer["instances"].as_array().into_iter().flatten() {
         let (host, hash) =
             (instance["host"].as_str().unwrap_or_default(), instance["hash"].as_str().unwrap_or_default());
-        println!("instance        {host}: {hash}, {}", instance["reason"].as_str().unwrap_or("it fits"));
+        println!("instance        {host}: {hash}, {}", instance["reason"].as_str().unwrap_or("matches"));
     }
     println!("queued deletes  {}", answer["queued_deletes"]);
     for key in answer["newest_missing"].as_array().into_iter().flatten() {

@@ -4,46 +4,44 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::Client;
-use super::connection::Connection;
+use super::arguments::AdminOptions;
+use super::connection::AdminConnection;
 use super::table::bytes;
-use crate::cli::Failure;
+use crate::cli::CommandFailure;
 use crate::config::{Config, DATA, Database, default_file};
 
-/// The catalog.
 #[derive(Debug, Args)]
 pub struct CatalogCommand {
     #[command(flatten)]
-    client: Client,
+    client: AdminOptions,
     #[command(subcommand)]
     action: CatalogAction,
 }
 
-/// What to do with the catalog.
 #[derive(Debug, Subcommand)]
 pub enum CatalogAction {
-    /// Write a whole copy of a SQLite catalog while it is served; the server writes the file, on its machine
+    /// Write a complete copy of a SQLite catalog while the server runs; the file is on the server's machine
     Backup {
-        /// The file to write; one that exists is kept
+        /// File to write; an existing file is not overwritten
         file: PathBuf,
     },
-    /// Put a copy in place of a SQLite catalog that no server uses; the one that was there is kept beside it
+    /// Replace a SQLite catalog that no server uses by a copy; the old catalog is kept beside it
     Restore {
-        /// The copy; the catalog's own file to accept an older one that lies there already
+        /// The copy; to accept an older catalog that is already in place, its own path
         file: PathBuf,
-        /// The configuration that names the catalog [default: ./s3o.yaml, if it exists]
+        /// Configuration file with the path of the catalog [default: ./s3o.yaml, if it exists]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Where the catalog is when nothing is configured
+        /// Data folder of a catalog whose path is not configured
         #[arg(long, value_name = "DIR", default_value = DATA)]
         data: PathBuf,
     },
-    /// Allow repairs although `s3o status` reports that rows of the catalog contradict each other
+    /// Allow repairs of a catalog that `s3o status` reports as doubtful
     Accept,
 }
 
 /// Copies, restores or accepts the catalog.
-pub fn catalog(command: &CatalogCommand) -> Result<(), Failure> {
+pub fn catalog(command: &CatalogCommand) -> Result<(), CommandFailure> {
     match &command.action {
         CatalogAction::Backup { file } => backup(&command.client, file),
         CatalogAction::Restore { file, config, data } => restore(file, config.as_deref(), data),
@@ -51,10 +49,11 @@ pub fn catalog(command: &CatalogCommand) -> Result<(), Failure> {
     }
 }
 
-fn backup(client: &Client, file: &Path) -> Result<(), Failure> {
-    let path = std::path::absolute(file).map_err(|error| Failure::of(&file.display().to_string(), error))?;
-    let name = path.to_str().ok_or_else(|| Failure::Usage("the name of the file is not valid UTF-8".to_owned()))?;
-    let answer = Connection::open(client)?.post_where(&["catalog", "backup"], &[("path", name)])?;
+fn backup(client: &AdminOptions, file: &Path) -> Result<(), CommandFailure> {
+    let path = std::path::absolute(file).map_err(|error| CommandFailure::of(&file.display().to_string(), error))?;
+    let invalid = || CommandFailure::Usage(format!("{}: the path is not valid UTF-8", path.display()));
+    let name = path.to_str().ok_or_else(invalid)?;
+    let answer = AdminConnection::open(client)?.post_where(&["catalog", "backup"], &[("path", name)])?;
     if client.json {
         println!("{answer}");
     } else {
@@ -63,26 +62,33 @@ fn backup(client: &Client, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn restore(file: &Path, config: Option<&Path>, data: &Path) -> Result<(), Failure> {
+fn restore(file: &Path, config: Option<&Path>, data: &Path) -> Result<(), CommandFailure> {
     let config = match config.map(Path::to_owned).or_else(default_file) {
         Some(path) => Config::load(&path, data)?,
         None => Config::embedded(data),
     };
     let Database::Sqlite(database) = &config.database else {
-        return Err(Failure::Usage("a PostgreSQL catalog is restored with PostgreSQL's own tools".to_owned()));
+        return Err(CommandFailure::Usage("the catalog is in PostgreSQL, restore it with pg_restore".to_owned()));
     };
     let restored = s3o_catalog::restore_sqlite(file, database);
-    let kept = restored.map_err(|error| Failure::of(&database.display().to_string(), error))?;
+    let kept = restored.map_err(|error| CommandFailure::of(&database.display().to_string(), error))?;
     println!("restored {} from {}", database.display(), file.display());
     if let Some(kept) = kept {
-        println!("the catalog that was there is kept as {}", kept.display());
+        println!("kept the old catalog as {}", kept.display());
     }
-    println!("backends whose mark is newer than this copy freeze at the next start: see `s3o status`");
+    println!("the next start freezes backends whose mark is newer than this copy: see `s3o status`");
     Ok(())
 }
 
-fn accept(client: &Client) -> Result<(), Failure> {
-    let answer = Connection::open(client)?.post(&["catalog", "accept"])?;
-    println!("{}", if client.json { answer.to_string() } else { "accepted".to_owned() });
+fn accept(client: &AdminOptions) -> Result<(), CommandFailure> {
+    let answer = AdminConnection::open(client)?.post(&["catalog", "accept"])?;
+    println!(
+        "{}",
+        if client.json {
+            answer.to_string()
+        } else {
+            "catalog accepted, quota_audit repairs the counts that it confirms".to_owned()
+        }
+    );
     Ok(())
 }

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::connection::Connection;
+use super::connection::AdminConnection;
 use super::table::{Table, bytes, cell};
-use crate::cli::Failure;
+use crate::cli::CommandFailure;
 
-/// Shows a page of the findings.
-pub fn list(connection: &Connection, query: &[(&str, &str)], json: bool) -> Result<(), Failure> {
+/// Prints a page of the findings.
+pub fn list(connection: &AdminConnection, query: &[(&str, &str)], json: bool) -> Result<(), CommandFailure> {
     let page = connection.get_where(&["findings"], query)?;
     if json {
         println!("{page}");
@@ -35,7 +35,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn findings_are_shown_for_people() {
+    fn findings_are_listed_with_all_fields() {
         let page = json!({"items": [{"id": 7, "kind": "written_off", "backend": "disk", "size_bytes": 2048,
             "created_at": "2026-01-01T00:00:00Z", "physical_key": "b/k~1", "detail": "still there"}], "next": "7"});
         let text = render(&page);

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::connection::Connection;
+use super::connection::AdminConnection;
 use super::table::{Table, bytes, cell};
-use crate::cli::Failure;
+use crate::cli::CommandFailure;
 
-/// Shows what the rules in force would remove.
-pub fn preview(connection: &Connection, json: bool) -> Result<(), Failure> {
+/// Prints what the rules in force would delete.
+pub fn preview(connection: &AdminConnection, json: bool) -> Result<(), CommandFailure> {
     let preview = connection.get(&["lifecycle", "preview"])?;
     if json {
         println!("{preview}");
@@ -33,16 +33,16 @@ fn render(preview: &Value) -> String {
             let (key, written) = (cell(&sample["key"]), cell(&sample["last_modified"]));
             let size = bytes(&sample["size_bytes"]);
             writeln!(samples, "{}: {}/{key}, {size}, {written}", cell(&item["rule"]), cell(&item["bucket"]))
-                .expect("text takes all");
+                .expect("writing to a string cannot fail");
         }
     }
     let total = &preview["total"];
     table.row([vec!["total".to_owned(), String::new(), String::new(), String::new()], numbers(total)].concat());
-    let hidden = match preview["left_out"].as_u64() {
-        Some(rules) if rules > 0 => format!("{rules} more rules are in the total\n"),
+    let omitted = match preview["left_out"].as_u64() {
+        Some(rules) if rules > 0 => format!("{rules} more rules are included in the total\n"),
         Some(_) | None => String::new(),
     };
-    format!("{}{hidden}{samples}", table.render())
+    format!("{}{omitted}{samples}", table.render())
 }
 
 fn numbers(of: &Value) -> Vec<String> {
@@ -55,7 +55,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_preview_is_shown_for_people() {
+    fn preview_lists_rules_samples_and_total() {
         let text = render(&json!({
             "items": [{"bucket": "photos", "prefix": "tmp/", "source": "configuration", "rule": "lifecycle.rules[0]",
                 "count": 12, "bytes": 2048, "uploads": 3,

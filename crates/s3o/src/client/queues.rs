@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 
-use super::connection::Connection;
+use super::arguments::{DeadLetterFilter, ListOptions};
+use super::connection::AdminConnection;
 use super::table::{Table, bytes, cell};
-use super::{Listing, Which};
-use crate::cli::Failure;
+use crate::cli::CommandFailure;
 
-/// Shows a page of the cleanup queue.
-pub fn cleanups(connection: &Connection, listing: &Listing, json: bool) -> Result<(), Failure> {
-    let page = connection.get_where(&["cleanup-queue"], &listing.query())?;
+/// Prints a page of the cleanup queue.
+pub fn cleanups(connection: &AdminConnection, options: &ListOptions, json: bool) -> Result<(), CommandFailure> {
+    let page = connection.get_where(&["cleanup-queue"], &options.query())?;
     let columns = [("DUE", "due"), ("CLAIMED BY", "claimed_by")];
     show(&page, &columns, json);
     Ok(())
 }
 
-/// Shows a page of the dead letters.
-pub fn dead_letters(connection: &Connection, listing: &Listing, json: bool) -> Result<(), Failure> {
-    let page = connection.get_where(&["dlq"], &listing.query())?;
+/// Prints a page of the dead letters.
+pub fn dead_letters(connection: &AdminConnection, options: &ListOptions, json: bool) -> Result<(), CommandFailure> {
+    let page = connection.get_where(&["dlq"], &options.query())?;
     show(&page, &[("DEAD SINCE", "dead_since")], json);
     Ok(())
 }
@@ -30,7 +30,7 @@ fn show(page: &Value, columns: &[(&'static str, &str)], json: bool) {
     }
 }
 
-/// What queue and dead letters have in common, these columns, and what is long.
+/// The columns that both lists have, with `columns` before the long ones.
 fn render(page: &Value, columns: &[(&'static str, &str)]) -> String {
     let mut heading = vec!["ID", "BACKEND", "REASON", "SIZE", "ATTEMPTS"];
     heading.extend(columns.iter().map(|(title, _)| *title));
@@ -47,44 +47,49 @@ fn render(page: &Value, columns: &[(&'static str, &str)]) -> String {
     format!("{}{}", table.render(), more.unwrap_or_default())
 }
 
-/// Sends dead letters back to the queue.
-pub fn retry(connection: &Connection, which: &Which, json: bool) -> Result<(), Failure> {
-    dispose(connection, which, ("retry", "retried"), &[], json)
+/// Returns dead letters to the cleanup queue.
+pub fn retry(connection: &AdminConnection, which: &DeadLetterFilter, json: bool) -> Result<(), CommandFailure> {
+    change(connection, which, ("retry", "retried"), &[], json)
 }
 
-/// Discards dead letters.
-pub fn discard(connection: &Connection, which: &Which, force: bool, json: bool) -> Result<(), Failure> {
+/// Deletes dead letters whose bytes are gone; with `force`, also the others.
+pub fn discard(
+    connection: &AdminConnection,
+    which: &DeadLetterFilter,
+    force: bool,
+    json: bool,
+) -> Result<(), CommandFailure> {
     let query: &[(&str, &str)] = if force { &[("force", "true")] } else { &[] };
-    dispose(connection, which, ("discard", "discarded"), query, json)
+    change(connection, which, ("discard", "discarded"), query, json)
 }
 
-fn dispose(
-    connection: &Connection,
-    which: &Which,
+fn change(
+    connection: &AdminConnection,
+    which: &DeadLetterFilter,
     (verb, done): (&str, &str),
     query: &[(&str, &str)],
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     if which.ids.is_empty() {
         let mut query = query.to_vec();
         query.extend(which.query());
         let answer = connection.post_where(&["dlq", verb], &query)?;
-        return told(&answer, done, json);
+        return print_counts(&answer, done, json);
     }
     let mut failed = Vec::new();
     for id in &which.ids {
-        // One that is not there keeps no other from being disposed of.
+        // An ID that fails does not stop the others.
         match connection.post_where(&["dlq", id, verb], query) {
             Ok(answer) if json => println!("{answer}"),
             Ok(_) => println!("{id}: {done}"),
             Err(failure) => failed.push(failure.to_string()),
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join("\n"))) }
+    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::Failed(failed.join("\n"))) }
 }
 
-/// What became of many; those that were refused make the command fail.
-fn told(answer: &Value, done: &str, json: bool) -> Result<(), Failure> {
+/// Prints how many were changed; the command fails if some were refused.
+fn print_counts(answer: &Value, done: &str, json: bool) -> Result<(), CommandFailure> {
     if json {
         println!("{answer}");
     } else {
@@ -92,7 +97,9 @@ fn told(answer: &Value, done: &str, json: bool) -> Result<(), Failure> {
     }
     match answer["refused"].as_u64().unwrap_or(0) {
         0 => Ok(()),
-        refused => Err(Failure::Failed(format!("{refused} refused: their bytes are there, or not proven gone"))),
+        refused => Err(CommandFailure::Failed(format!(
+            "{refused} refused: their bytes exist, or it is unknown whether they do"
+        ))),
     }
 }
 
@@ -102,9 +109,10 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn dead_letters_are_shown_for_people() {
+    fn dead_letters_are_listed_with_all_fields() {
         let page = json!({"items": [{"id": 7, "backend": "disk", "reason": "delete", "size_bytes": 2048, "attempts": 10,
-            "physical_key": "b/k~1", "last_error": "403 AccessDenied", "dead_since": "2026-01-01T00:00:00Z"}], "next": "7"});
+            "physical_key": "b/k~1", "last_error": "403 AccessDenied", "dead_since": "2026-01-01T00:00:00Z"}],
+            "next": "7"});
         let text = render(&page, &[("DEAD SINCE", "dead_since")]);
         for part in ["ID", "7", "disk", "2.0 KiB", "2026-01-01T00:00:00Z", "b/k~1", "403 AccessDenied", "--after 7"] {
             assert!(text.contains(part), "{part} not in\n{text}");

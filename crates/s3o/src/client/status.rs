@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::connection::Connection;
+use super::connection::AdminConnection;
 use super::table::{Table, bytes, cell};
 use super::workers;
-use crate::cli::Failure;
+use crate::cli::CommandFailure;
 
-/// Shows how the whole is.
-pub fn show(connection: &Connection, json: bool) -> Result<(), Failure> {
+/// Prints backends, buckets, queues and workers.
+pub fn show(connection: &AdminConnection, json: bool) -> Result<(), CommandFailure> {
     let status = connection.get(&["status"])?;
     if json {
         println!("{status}");
@@ -22,10 +22,10 @@ fn rows(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What is wrong with the catalog, and what to do about it; nothing where nothing is.
+/// State of the catalog with its remedy; empty if it is ok.
 fn catalog(catalog: &Value) -> String {
     match (catalog["state"].as_str(), catalog["reason"].as_str()) {
-        (Some("checking"), _) => "catalog: the integrity check is under way\n\n".to_owned(),
+        (Some("checking"), _) => "catalog: the integrity check is running\n\n".to_owned(),
         (Some(state), Some(reason)) => format!("catalog {state}: {reason}\n  {}\n\n", cell(&catalog["remedy"])),
         _ => String::new(),
     }
@@ -34,7 +34,6 @@ fn catalog(catalog: &Value) -> String {
 fn render(status: &Value) -> String {
     let mut backends = Table::new(&["BACKEND", "USED", "LIMIT", "ORPHAN", "RESERVED", "OBJECTS", "HEALTH", "DRAINING"]);
     for backend in rows(&status["backends"]) {
-        let health = health(backend);
         backends.row(vec![
             cell(&backend["name"]),
             bytes(&backend["used"]),
@@ -42,7 +41,7 @@ fn render(status: &Value) -> String {
             bytes(&backend["orphan"]),
             bytes(&backend["reserved"]),
             cell(&backend["objects"]),
-            health,
+            health(backend),
             cell(&backend["draining"]),
         ]);
     }
@@ -75,14 +74,25 @@ fn health(backend: &Value) -> String {
         (Some("away"), _) => format!("away since {}: {}", cell(&backend["since"]), cell(&backend["error"])),
         (Some("full"), _) => format!("full: no space for {}", bytes(&backend["full_from"])),
         (_, Some(reason)) => format!("frozen: {reason}"),
-        (_, None) => match backend["deletes_wait"].as_str() {
-            Some(why) => format!("{}, deletes wait: {why}", cell(&backend["health"])),
-            None => cell(&backend["health"]),
-        },
+        (_, None) => {
+            let deletes = backend["deletes_wait"].as_str().map(|why| format!(", deletes wait: {why}"));
+            format!("{}{}{}", cell(&backend["health"]), skipped_calls(backend), deletes.unwrap_or_default())
+        }
     }
 }
 
-/// Queues whose oldest row is due, and for how long.
+/// The calls that the circuit breaker skips; empty if there are none.
+fn skipped_calls(backend: &Value) -> &'static str {
+    let is_open = |calls: &str| backend["circuit_breaker"][calls] == "open";
+    match (is_open("reads"), is_open("writes")) {
+        (true, true) => ", circuit breaker open",
+        (true, false) => ", circuit breaker open for reads",
+        (false, true) => ", circuit breaker open for writes",
+        (false, false) => "",
+    }
+}
+
+/// Queues whose oldest row is due, with its age.
 fn overdue(ages: &Value) -> String {
     let ages = ages.as_object().into_iter().flatten().filter_map(|(queue, age)| Some((queue, age.as_f64()?)));
     let due: Vec<_> =
@@ -90,7 +100,7 @@ fn overdue(ages: &Value) -> String {
     if due.is_empty() { String::new() } else { format!("\ndue: {}", due.join(", ")) }
 }
 
-/// Why what time decides waits, if it does.
+/// Why time-based deletes are paused; empty if they are not.
 fn clock(clock: &Value) -> String {
     match clock["reason"].as_str() {
         Some(reason) => format!("\nclock: held, {reason}; expiry, lifecycle, stale uploads and grace periods paused"),
@@ -98,14 +108,14 @@ fn clock(clock: &Value) -> String {
     }
 }
 
-/// What the cache holds and how often it helped, where there is one.
+/// Size and hits of the cache; empty if it is disabled.
 fn cached(cache: &Value) -> String {
     if cache.is_null() {
         return String::new();
     }
     let shared = match cache["shared"].as_str() {
-        Some("ok") => format!(", {} of the misses answered by the shared cache", cell(&cache["shared_hits"])),
-        Some("away") => ", the shared cache is away".to_owned(),
+        Some("ok") => format!(", {} of the misses found in the shared cache", cell(&cache["shared_hits"])),
+        Some("away") => ", the shared cache is unreachable".to_owned(),
         Some(_) | None => String::new(),
     };
     format!(
@@ -124,7 +134,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_status_is_shown_for_people() {
+    fn status_shows_every_part_with_its_cause() {
         let text = render(&json!({
             "backends": [{"name": "disk", "used": 2048, "limit": null, "orphan": 0, "reserved": 0, "objects": null,
                           "health": "frozen", "frozen": "wrong disk", "draining": false},
@@ -148,7 +158,7 @@ mod tests {
             "photos",
             "3.0 KiB",
             "1 cleanups, 4 dead letters, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",
-            "cache: 5 bodies, 2.0 KiB of 1.0 MiB, 9 hits, 4 misses, 3 of the misses answered by the shared cache",
+            "cache: 5 bodies, 2.0 KiB of 1.0 MiB, 9 hits, 4 misses, 3 of the misses found in the shared cache",
             "clock: held, the clock jumped ahead by 90 s",
             "cleanup",
         ] {

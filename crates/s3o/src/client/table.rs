@@ -1,27 +1,27 @@
-//! Tables for people: columns as wide as they must be, numbers to the right.
+//! Text tables with columns as wide as their cells and right-aligned numbers.
 
 use serde_json::Value;
 
 const EMPTY: &str = "-";
 
-/// Rows below a heading.
+/// A heading and rows with the same number of cells.
 pub struct Table {
     heading: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these columns.
+    /// An empty table with these column titles.
     pub fn new(heading: &[&'static str]) -> Self {
         Self { heading: heading.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row, a cell for each column.
+    /// Adds a row with one cell per column.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The whole table, with a line end after every line.
+    /// The table as text; every line ends with a line feed.
     pub fn render(&self) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -34,7 +34,7 @@ impl Table {
 }
 
 fn line(row: &[String], widths: &[usize]) -> String {
-    // Moments start with digits, too, and are no numbers.
+    // Timestamps also start with digits, but contain a colon.
     let is_number = |cell: &str| cell.starts_with(|first: char| first.is_ascii_digit()) && !cell.contains(':');
     let pad = |(cell, &width): (&String, &usize)| {
         if is_number(cell) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
@@ -43,7 +43,7 @@ fn line(row: &[String], widths: &[usize]) -> String {
     format!("{}\n", cells.join("  ").trim_end())
 }
 
-/// A value of the admin API as a cell.
+/// A JSON value as a cell; `-` if it is null or empty.
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => EMPTY.to_owned(),
@@ -56,7 +56,7 @@ pub fn cell(value: &Value) -> String {
     }
 }
 
-/// A number of bytes as a cell, in the largest unit that leaves a whole number before the point.
+/// A number of bytes in the largest binary unit of which it has at least one, rounded down to a tenth.
 pub fn bytes(value: &Value) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let Some(bytes) = value.as_u64() else { return cell(value) };
@@ -68,7 +68,7 @@ pub fn bytes(value: &Value) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[power])
 }
 
-/// How many items came to which end, as a cell.
+/// Counts of items by outcome.
 pub fn items(value: &Value) -> String {
     let Some(items) = value.as_object().filter(|items| !items.is_empty()) else { return EMPTY.to_owned() };
     items.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect::<Vec<_>>().join(", ")
@@ -80,7 +80,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let mut table = Table::new(&["NAME", "USED"]);
         table.row(vec!["disk".into(), "5 B".into()]);
         table.row(vec!["elsewhere".into(), "1.5 KiB".into()]);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_units() {
+    fn bytes_are_shown_in_binary_units() {
         for (value, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_counted_by_their_end() {
+    fn items_are_listed_by_outcome() {
         assert_eq!(items(&json!({"retry": 1, "success": 2})), "retry 1, success 2");
         assert_eq!(items(&json!({})), "-");
     }

@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::VerifyCommand;
-use super::connection::Connection;
+use super::arguments::VerifyCommand;
+use super::connection::AdminConnection;
 use super::table::{Table, bytes, cell};
-use crate::cli::Failure;
+use crate::cli::CommandFailure;
 
-/// Checks the invariants; anything but "all checked, all hold" is a failure of the command.
-pub fn run(connection: &Connection, command: &VerifyCommand) -> Result<(), Failure> {
-    let wanted = [("deep", command.deep), ("catalog", command.catalog)];
-    let query: Vec<(&str, &str)> = wanted.into_iter().filter(|(_, is)| *is).map(|(name, _)| (name, "true")).collect();
-    let report = connection.post_watched(&["verify"], &query, tell)?;
+/// Checks the invariants. The command fails if a check found a violation or could not run.
+pub fn run(connection: &AdminConnection, command: &VerifyCommand) -> Result<(), CommandFailure> {
+    let options = [("deep", command.deep), ("catalog", command.catalog)];
+    let query: Vec<(&str, &str)> = options.into_iter().filter(|(_, is)| *is).map(|(name, _)| (name, "true")).collect();
+    let report = connection.post_with_progress(&["verify"], &query, print_progress)?;
     if command.client.json {
         println!("{report}");
     } else {
@@ -24,10 +24,10 @@ pub fn run(connection: &Connection, command: &VerifyCommand) -> Result<(), Failu
     }
     let broken = rows(&report["checks"]).filter(|check| check["violations"] != 0).count();
     let unchecked = rows(&report["unchecked"]).count();
-    Err(Failure::Failed(format!("{broken} checks found violations, {unchecked} things could not be checked")))
+    Err(CommandFailure::Failed(format!("{broken} checks found violations, {unchecked} checks could not run")))
 }
 
-fn tell(progress: &Value) {
+fn print_progress(progress: &Value) {
     if progress["running"] == true {
         eprintln!("{}: {} seen", cell(&progress["step"]), cell(&progress["seen"]));
     }
@@ -43,11 +43,12 @@ fn render(report: &Value) -> String {
     for check in rows(&report["checks"]) {
         checks.row(vec![cell(&check["invariant"]), cell(&check["what"]), cell(&check["violations"])]);
         for sample in rows(&check["samples"]) {
-            writeln!(text, "{}: {}", cell(&check["invariant"]), cell(sample)).expect("text takes all");
+            writeln!(text, "{}: {}", cell(&check["invariant"]), cell(sample)).expect("writing to a string cannot fail");
         }
     }
-    for left in rows(&report["unchecked"]) {
-        writeln!(text, "could not check {}: {}", cell(&left["what"]), cell(&left["reason"])).expect("text takes all");
+    for skipped in rows(&report["unchecked"]) {
+        writeln!(text, "could not check {}: {}", cell(&skipped["what"]), cell(&skipped["reason"]))
+            .expect("writing to a string cannot fail");
     }
     format!("{}{}{text}", checks.render(), backends(report))
 }
@@ -55,7 +56,7 @@ fn render(report: &Value) -> String {
 fn backends(report: &Value) -> String {
     let mut table = Table::new(&["BACKEND", "OBJECTS", "BYTES", "FOREIGN", "AT REST"]);
     for held in rows(&report["backends"]) {
-        let at_rest = if held["books_bytes"].is_null() { "no" } else { "yes" };
+        let at_rest = if held["accounted_bytes"].is_null() { "no" } else { "yes" };
         let numbers = [cell(&held["objects"]), bytes(&held["bytes"]), cell(&held["foreign"])];
         table.row([vec![cell(&held["backend"])], numbers.to_vec(), vec![at_rest.to_owned()]].concat());
     }
@@ -68,12 +69,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_report_is_shown_for_people() {
+    fn report_lists_checks_violations_and_backends() {
         let text = render(&json!({
             "holds": false,
             "checks": [{"invariant": "I3", "what": "named", "violations": 12, "samples": ["backend disk: b/k~1"]}],
             "unchecked": [{"what": "backend cloud", "reason": "away"}],
-            "backends": [{"backend": "disk", "objects": 3, "bytes": 2048, "foreign": 1, "books_bytes": null}],
+            "backends": [{"backend": "disk", "objects": 3, "bytes": 2048, "foreign": 1, "accounted_bytes": null}],
         }));
         for part in ["I3", "12", "I3: backend disk: b/k~1", "could not check backend cloud: away", "2.0 KiB"] {
             assert!(text.contains(part), "{part} not in\n{text}");

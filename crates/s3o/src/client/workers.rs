@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::connection::Connection;
+use super::connection::AdminConnection;
 use super::table::{Table, cell, items};
-use crate::cli::Failure;
+use crate::cli::CommandFailure;
 
-/// Shows every worker.
-pub fn list(connection: &Connection, json: bool) -> Result<(), Failure> {
+/// Lists every worker.
+pub fn list(connection: &AdminConnection, json: bool) -> Result<(), CommandFailure> {
     let list = connection.get(&["workers"])?;
     if json {
         println!("{list}");
@@ -17,7 +17,7 @@ pub fn list(connection: &Connection, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Workers as a table.
+/// Workers with their last and next runs, as a table.
 pub fn render<'a>(workers: impl Iterator<Item = &'a Value>) -> String {
     let mut table = Table::new(&["WORKER", "PAUSED", "LAST RUN", "OUTCOME", "ITEMS", "NEXT RUN"]);
     for worker in workers {
@@ -34,8 +34,8 @@ pub fn render<'a>(workers: impl Iterator<Item = &'a Value>) -> String {
     table.render()
 }
 
-/// Runs a worker; a run that failed is a failure of the command.
-pub fn run(connection: &Connection, name: &str, json: bool) -> Result<(), Failure> {
+/// Runs a worker; the command fails if the run failed or panicked.
+pub fn run(connection: &AdminConnection, name: &str, json: bool) -> Result<(), CommandFailure> {
     let report = connection.post(&["workers", name, "run"])?;
     let outcome = report["outcome"].as_str().unwrap_or_default();
     if json {
@@ -44,13 +44,13 @@ pub fn run(connection: &Connection, name: &str, json: bool) -> Result<(), Failur
         println!("{name}: {outcome}, items: {}", items(&report["items"]));
     }
     match outcome {
-        "error" | "panicked" => Err(Failure::of(name, cell(&report["error"]))),
+        "error" | "panicked" => Err(CommandFailure::of(name, cell(&report["error"]))),
         _ => Ok(()),
     }
 }
 
-/// Pauses or resumes a worker.
-pub fn steer(connection: &Connection, name: &str, verb: &str, json: bool) -> Result<(), Failure> {
+/// Pauses or resumes a worker; `verb` is `pause` or `resume`.
+pub fn set_paused(connection: &AdminConnection, name: &str, verb: &str, json: bool) -> Result<(), CommandFailure> {
     let answer = connection.post(&["workers", name, verb])?;
     if json {
         println!("{answer}");

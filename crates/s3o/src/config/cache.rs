@@ -1,4 +1,4 @@
-//! The settings of the cache, and of the Redis that instances may share it in.
+//! The sections `cache` and `redis`.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,39 +8,38 @@ use super::sections::flag;
 use super::units;
 
 const MEBIBYTE: u64 = 1 << 20;
-/// Bodies are held whole while they are read.
+/// A body is in memory as a whole while it is fetched.
 const OBJECT_BYTES_MAX: u64 = 64 * MEBIBYTE;
-/// A shorter time keeps nothing that anybody asks for again.
 const TTL_MIN: Duration = Duration::from_millis(1);
 
-/// How bodies are kept at hand.
+/// Settings of the body cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cache {
-    /// Whether they are.
+pub struct CacheConfig {
+    /// False: every read goes to a backend.
     pub enabled: bool,
-    /// What they may take in memory.
+    /// Bound of the cached bodies in memory.
     pub max_bytes: u64,
-    /// The largest one.
+    /// Larger bodies are not cached.
     pub object_bytes_max: u64,
-    /// For how long.
+    /// Lifetime of an entry.
     pub ttl: Duration,
-    /// Where instances share them.
-    pub shared: Shared,
+    /// Cache that instances share.
+    pub shared: SharedCache,
 }
 
-/// Where instances share bodies.
+/// Cache that instances share.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Shared {
-    /// Nowhere.
+pub enum SharedCache {
+    /// Each instance has only its own memory.
     None,
-    /// In Redis.
+    /// Bodies are also kept in Redis.
     Redis {
-        /// Where it is, with its password.
+        /// URL with its password.
         url: String,
     },
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
@@ -50,10 +49,10 @@ impl fmt::Debug for Shared {
     }
 }
 
-pub(super) fn cache(section: Section<'_>, redis: Section<'_>) -> Cache {
+pub(super) fn cache(section: Section<'_>, redis: Section<'_>) -> CacheConfig {
     let url = redis.read("url", |url| match s3o_cache::check_url(url) {
         Ok(()) => Ok(url.to_owned()),
-        // What was written may hold a password.
+        // The value may hold a password.
         Err(error) => Err(error.to_string()),
     });
     let is_shared = section.read("shared", |text| match text {
@@ -62,18 +61,18 @@ pub(super) fn cache(section: Section<'_>, redis: Section<'_>) -> Cache {
         other => Err(format!("{other:?} is not one of none, redis")),
     });
     let shared = match (is_shared, url) {
-        (Some(true), Some(url)) => Shared::Redis { url },
+        (Some(true), Some(url)) => SharedCache::Redis { url },
         (Some(true), None) => {
             redis.fault("url", "is required by cache.shared: redis");
-            Shared::None
+            SharedCache::None
         }
-        (Some(false) | None, _) => Shared::None,
+        (Some(false) | None, _) => SharedCache::None,
     };
-    let cache = Cache {
+    let cache = CacheConfig {
         enabled: section.read("enabled", flag).unwrap_or(false),
         max_bytes: section.read("max_size", units::size).unwrap_or(256 * MEBIBYTE),
         object_bytes_max: section.read("max_object_size", units::size).unwrap_or(MEBIBYTE),
-        ttl: section.duration("ttl", Duration::from_mins(5)),
+        ttl: section.duration_within("ttl", Duration::from_mins(5), TTL_MIN.., "1ms or more"),
         shared,
     };
     check(&section, &cache);
@@ -82,21 +81,22 @@ pub(super) fn cache(section: Section<'_>, redis: Section<'_>) -> Cache {
     cache
 }
 
-fn check(section: &Section<'_>, cache: &Cache) {
+fn check(section: &Section<'_>, cache: &CacheConfig) {
+    let size = units::format_exact(cache.object_bytes_max);
     if !(1..=OBJECT_BYTES_MAX).contains(&cache.object_bytes_max) {
-        section.fault("max_object_size", "must be between 1B and 64MiB");
+        section.fault("max_object_size", format!("{size} is not allowed, use 1B to 64MiB"));
     } else if cache.object_bytes_max > cache.max_bytes {
-        section.fault("max_object_size", "must not be larger than max_size");
-    }
-    if cache.ttl < TTL_MIN {
-        section.fault("ttl", "must be at least 1ms");
+        section.fault(
+            "max_object_size",
+            format!("{size} is larger than max_size, {}", units::format_exact(cache.max_bytes)),
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Config;
-    use super::Shared;
+    use super::SharedCache;
     use std::time::Duration;
 
     fn parse(text: &str) -> Result<Config, String> {
@@ -105,32 +105,32 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_there_is_no_cache() {
+    fn cache_is_disabled_by_default() {
         let cache = parse("").expect("valid").cache;
         assert!(!cache.enabled);
         assert_eq!((cache.max_bytes, cache.object_bytes_max), (256 << 20, 1 << 20));
-        assert_eq!((cache.ttl, cache.shared), (Duration::from_mins(5), Shared::None));
+        assert_eq!((cache.ttl, cache.shared), (Duration::from_mins(5), SharedCache::None));
     }
 
     #[test]
-    fn sharing_needs_a_redis_and_its_password_stays_hidden() {
+    fn shared_cache_needs_a_redis_url_and_hides_its_password() {
         let config = parse("cache: {enabled: true, shared: redis}\nredis: {url: 'redis://:secret@h:6379/1'}\n");
         let config = config.expect("valid");
-        assert!(matches!(&config.cache.shared, Shared::Redis { url } if url.contains("secret")));
+        assert!(matches!(&config.cache.shared, SharedCache::Redis { url } if url.contains("secret")));
         assert!(!format!("{config:?}").contains("secret"));
         let faults = parse("cache: {shared: redis}\n").expect_err("no url");
         assert!(faults.contains("redis.url: is required by cache.shared: redis"), "{faults}");
-        assert_eq!(parse("redis: {url: 'redis://h'}\n").expect("valid").cache.shared, Shared::None);
+        assert_eq!(parse("redis: {url: 'redis://h'}\n").expect("valid").cache.shared, SharedCache::None);
     }
 
     #[test]
-    fn values_that_nobody_means_are_faults() {
+    fn invalid_cache_settings_are_refused_with_their_path() {
         for (settings, path) in [
             ("cache: {shared: memcached}\n", "cache.shared: "),
-            ("cache: {max_size: 1KiB}\n", "cache.max_object_size: must not be larger"),
-            ("cache: {max_object_size: 0}\n", "cache.max_object_size: must be between"),
-            ("cache: {max_size: 1TiB, max_object_size: 1GiB}\n", "cache.max_object_size: must be between"),
-            ("cache: {ttl: 0ms}\n", "cache.ttl: "),
+            ("cache: {max_size: 1KiB}\n", "cache.max_object_size: 1MiB is larger than max_size, 1KiB"),
+            ("cache: {max_object_size: 0}\n", "cache.max_object_size: 0B is not allowed, use 1B to 64MiB"),
+            ("cache: {max_size: 1TiB, max_object_size: 1GiB}\n", "cache.max_object_size: 1GiB is not allowed"),
+            ("cache: {ttl: 0ms}\n", "cache.ttl: 0ms is not allowed, use 1ms or more"),
             ("cache: {enabled: perhaps}\n", "cache.enabled: "),
             ("cache: {colour: red}\n", "cache.colour: is not a known setting"),
             ("redis: {url: 'http://secret@h'}\n", "redis.url: is not a URL"),

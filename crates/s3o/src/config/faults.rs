@@ -1,23 +1,22 @@
-//! What is wrong with a configuration, all of it at once.
+//! All errors of a configuration.
 
 use std::fmt;
 
-/// Everything that is wrong with a configuration.
+/// Errors of a configuration, each with the path of its setting; displayed one per line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults(Vec<(String, String)>);
 
 impl Faults {
-    /// A single fault.
     pub fn one(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self(vec![(path.into(), message.into())])
     }
 
-    /// Notes a fault.
+    /// Adds an error; `path` may be empty.
     pub fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.0.push((path.into(), message.into()));
     }
 
-    /// Whether there is none.
+    /// True if the configuration is valid.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

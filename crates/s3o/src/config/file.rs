@@ -1,21 +1,20 @@
-//! The file that settings are read from: a regular one, of a size that somebody may have written.
+//! Reads the configuration file, which must be a regular file of at most 1 MiB.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-/// The largest file that is read.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What stands in the file, or why it cannot be told.
+/// The text of the file, or a message that says why it cannot be read.
 pub(super) fn read(path: &Path) -> Result<String, String> {
-    let said = |error: std::io::Error| error.to_string();
-    // Looked at before it is opened: opening a pipe waits for somebody who writes to it.
-    if !std::fs::metadata(path).map_err(said)?.is_file() {
+    let message = |error: std::io::Error| error.to_string();
+    // Before the file is opened: opening a pipe would wait for a writer.
+    if !std::fs::metadata(path).map_err(message)?.is_file() {
         return Err("it is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(said)?;
+    File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(message)?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err("it is larger than 1 MiB".to_owned());
     }

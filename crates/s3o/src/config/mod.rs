@@ -1,16 +1,18 @@
-//! Configuration: what the file says becomes validated values, or a list of every fault with its
-//! path. Settings of parts that are not built yet are refused by name.
+//! Configuration: parses and validates the file, or reports every error with its path. Settings of parts that are not
+//! built yet are refused.
 
+mod backends;
 mod cache;
+mod conflicts;
 mod faults;
 mod file;
-mod places;
 mod read;
 mod restart;
 mod sections;
 mod server;
 pub mod units;
 mod warnings;
+mod workers;
 mod yaml;
 
 use std::fmt;
@@ -20,24 +22,25 @@ use std::time::Duration;
 
 use s3o_backend::s3::S3Options;
 use s3o_model::bucket::ConfiguredBuckets;
+use s3o_model::circuit::CircuitSettings;
 use s3o_model::cleanup::Retries;
 use s3o_model::lifecycle::ConfiguredRule;
 use s3o_model::names::BackendName;
+use s3o_model::placement::Strategy;
 use s3o_model::recovery::Recovery;
 use s3o_server::s3::AccessKey;
 
-pub use cache::{Cache, Shared};
+pub use cache::{CacheConfig, SharedCache};
 pub use faults::Faults;
 pub use restart::keep_until_restart;
 
-/// The data folder unless `--data` names another one. Paths that are not configured lie below it.
+/// Default of `--data`. Paths that are not configured are below the data folder.
 pub const DATA: &str = "./s3o-data";
 
-/// The configuration file that is used without `--config`, if it exists.
+/// Configuration file without `--config`, if it exists.
 const DEFAULT_FILE: &str = "./s3o.yaml";
 
-/// The file that is used where none is named, with a note for people. One that cannot be read is named, too: reading it
-/// tells why.
+/// `./s3o.yaml` if it exists, also if it is not readable: the caller then reports the error. Prints that it is used.
 pub fn default_file() -> Option<PathBuf> {
     let path = PathBuf::from(DEFAULT_FILE);
     let exists = path.symlink_metadata().is_ok();
@@ -47,49 +50,51 @@ pub fn default_file() -> Option<PathBuf> {
     exists.then_some(path)
 }
 
-/// Everything that can be set.
+/// All settings, validated.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The S3 door.
+    /// Section `server`: the S3 listener.
     pub server: Server,
-    /// The admin door.
-    pub admin: Admin,
-    /// The catalog.
+    /// Section `admin`: the listener of admin API, metrics and health.
+    pub admin: AdminConfig,
+    /// Section `database`: the catalog.
     pub database: Database,
-    /// Who may do what; empty means that a key pair is made on the first start.
+    /// Access keys; if empty, the first start generates a key pair.
     pub access_keys: Vec<AccessKey>,
-    /// Buckets that are created at start, and how they are.
+    /// Buckets that are created at start, with their settings.
     pub buckets: ConfiguredBuckets,
-    /// Where bytes live.
+    /// Backends, in the order in which writes fill them.
     pub backends: Vec<BackendConfig>,
-    /// How writes are announced.
-    pub intents: Intents,
-    /// How bytes are deleted.
+    /// Section `routing`: how backends are chosen.
+    pub strategy: Strategy,
+    /// Section `circuit_breaker`.
+    pub circuit_breaker: CircuitBreakerConfig,
+    /// Section `write_path.pending_intents`.
+    pub intents: IntentsConfig,
+    /// Section `cleanup_queue`.
     pub cleanup: CleanupQueue,
-    /// How objects are removed by rules.
-    pub lifecycle: Lifecycle,
-    /// How objects whose time has passed are removed.
-    pub expiry: Expiry,
-    /// How often the smaller workers look.
-    pub upkeep: Upkeep,
-    /// How bodies are kept at hand.
-    pub cache: Cache,
-    /// The file of the audit trail.
+    /// Section `lifecycle`.
+    pub lifecycle: LifecycleConfig,
+    /// Section `expiry`.
+    pub expiry: ExpiryConfig,
+    /// Sections of workers that have little more than an interval.
+    pub upkeep: UpkeepConfig,
+    /// Sections `cache` and `redis`.
+    pub cache: CacheConfig,
     pub audit: PathBuf,
 }
 
-/// Where the catalog is.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Database {
-    /// In a file that one process owns.
+    /// A SQLite file, which one process uses exclusively.
     Sqlite(PathBuf),
-    /// On a server that many instances share.
+    /// A PostgreSQL database, which instances share.
     Postgres {
-        /// Where it is, with user and password.
+        /// URL with user and password.
         url: String,
-        /// The most connections of this instance.
+        /// Maximum number of connections of this instance.
         connections: usize,
-        /// After which silence this instance loses its locks on workers.
+        /// PostgreSQL releases the worker locks of this instance after this long without a message from it.
         lock_timeout: Duration,
     },
 }
@@ -104,145 +109,142 @@ impl fmt::Debug for Database {
     }
 }
 
-/// The S3 door.
 #[derive(Debug, Clone)]
 pub struct Server {
-    /// Where it listens.
     pub listen: SocketAddr,
-    /// The region it says it is in.
+    /// Region that clients sign for.
     pub region: String,
-    /// The largest object.
+    /// Larger objects are refused.
     pub object_bytes_max: u64,
-    /// The domain for virtual-host style.
+    /// Domain of virtual-host style requests.
     pub domain: Option<String>,
-    /// How many requests are answered at a time.
+    /// Number of request slots.
     pub max_concurrent_requests: usize,
-    /// The most open connections; the limit on open files may lower it.
+    /// Maximum number of open connections; the limit on open files may lower it.
     pub max_connections: usize,
-    /// The most open connections from one IPv4 address or IPv6 /64 network.
+    /// Maximum number of open connections from one IPv4 address or IPv6 /64 network.
     pub max_connections_per_address: usize,
-    /// When all request slots are taken, transfers slower than this, in bytes per second, are ended.
+    /// Bytes per second. When no request slot is free, slower transfers are ended.
     pub min_transfer_rate: u64,
-    /// The share of the free capacity that the writes under way of one access key may reserve.
+    /// Share of the free capacity that the open writes of one access key may reserve.
     pub max_reserved_share: f64,
 }
 
-/// The admin door.
 #[derive(Debug, Clone)]
-pub struct Admin {
-    /// Where it listens.
+pub struct AdminConfig {
     pub listen: SocketAddr,
-    /// The token; `None` means that one is made on the first start.
+    /// Admin token; if `None`, the first start generates one.
     pub token: Option<String>,
 }
 
-/// A backend.
+/// One entry of `backends`.
 #[derive(Debug, Clone)]
 pub struct BackendConfig {
-    /// Its name.
     pub name: BackendName,
-    /// What it may hold.
+    /// Maximum number of bytes that s3o stores there; `None`: unlimited.
     pub quota_bytes: Option<u64>,
-    /// What it is.
+    /// Larger objects are stored on other backends; `None`: unlimited.
+    pub object_bytes_max: Option<u64>,
     pub kind: BackendKind,
 }
 
-/// What a backend is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendKind {
-    /// A folder.
     Fs {
-        /// Where it is.
         root: PathBuf,
     },
     /// A bucket of an S3-compatible service.
     S3(Box<S3Options>),
 }
 
-/// How writes are announced.
 #[derive(Debug, Clone, Copy)]
-pub struct Intents {
-    /// Whether they are announced at all.
+pub struct CircuitBreakerConfig {
+    pub circuit: CircuitSettings,
+    /// How long a read waits for the first byte of a copy while there is another one.
+    pub first_byte_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct IntentsConfig {
+    /// False: direct mode, which records no intents.
     pub enabled: bool,
-    /// What is done with writes whose writer is gone.
+    /// What the reaper does with complete writes whose writer is gone.
     pub recovery: Recovery,
-    /// How many of those are looked at side by side.
+    /// Number of intents that the reaper resolves in parallel.
     pub concurrency: usize,
-    /// The length of a lease.
+    /// Duration of a lease.
     pub min_age: Duration,
-    /// How often the reaper looks.
+    /// Interval of the reaper.
     pub reaper_tick: Duration,
-    /// How many writes it resolves at a time.
+    /// Number of intents per batch of the reaper.
     pub batch_size: usize,
-    /// How long a write whose answer was lost may still land.
+    /// How long the bytes of a write whose answer was lost may still arrive.
     pub late_write_window: Duration,
 }
 
-/// How bytes are deleted.
 #[derive(Debug, Clone, Copy)]
 pub struct CleanupQueue {
-    /// How often the queue is looked at without being woken.
+    /// Interval of runs that no delete triggers.
     pub interval: Duration,
-    /// How many rows are claimed at a time.
+    /// Number of rows per claim.
     pub batch_size: usize,
-    /// How many rows that need care are worked on side by side.
+    /// Number of rows with an unknown write outcome that are handled in parallel.
     pub concurrency: usize,
-    /// After how long a claim is free again.
+    /// Age at which a claim is released.
     pub claim_grace_period: Duration,
-    /// How refused rows are tried again.
+    /// Backoff and number of attempts of refused rows.
     pub retries: Retries,
-    /// How long readers of joined content may go on after its deletion.
+    /// How long running reads of a deleted multipart object may continue.
     pub reader_grace: Duration,
-    /// After how long without activity an upload is aborted.
+    /// An upload without activity for this long is aborted.
     pub multipart_stale_timeout: Duration,
 }
 
-/// How objects are removed by rules.
 #[derive(Debug, Clone)]
-pub struct Lifecycle {
-    /// How often rules are applied.
+pub struct LifecycleConfig {
+    /// Interval of the worker.
     pub interval: Duration,
-    /// The rules, besides those that buckets have of their own.
+    /// Configured rules; buckets may have more, set through the S3 API.
     pub rules: Vec<ConfiguredRule>,
 }
 
-/// How objects whose time has passed are removed.
+/// Settings of the deletion of expired objects.
 #[derive(Debug, Clone, Copy)]
-pub struct Expiry {
-    /// How often they are looked for.
+pub struct ExpiryConfig {
+    /// Interval of the worker.
     pub interval: Duration,
-    /// How many are claimed at a time.
+    /// Number of objects per claim.
     pub batch_size: usize,
-    /// After how long a removal that does not end is begun again.
+    /// Age at which an unfinished deletion is started again.
     pub stuck_after: Duration,
 }
 
-/// How often the smaller workers look.
+/// Settings of workers that have little more than an interval.
 #[derive(Debug, Clone, Copy)]
-pub struct Upkeep {
-    /// For uploads that nobody works on.
+pub struct UpkeepConfig {
+    /// Interval of `stale_multipart`.
     pub stale_multipart: Duration,
-    /// Whether books and counts agree with their rows.
+    /// Interval of `quota_audit`.
     pub quota_audit: Duration,
-    /// For what dead workers left behind.
+    /// Interval of `watchdog`.
     pub watchdog: Duration,
-    /// For raising the marks on the backends.
+    /// Interval of `identity`, which raises the marks on the backends.
     pub identity: Duration,
-    /// How often idle backends are probed; zero: never. Without it the kind of the backend decides.
+    /// Interval of probes of idle backends; zero: never; `None`: the default of the backend's kind.
     pub probe_interval: Option<Duration>,
-    /// How long after a start deletes begin. Without it the kind of the backend decides.
+    /// Delay of deletes after a start; `None`: the default of the backend's kind.
     pub delete_delay: Option<Duration>,
 }
 
 impl Config {
-    /// What holds when nothing is configured: everything below one folder.
+    /// The configuration without a file: SQLite and one folder backend, all below `data`.
     #[must_use]
     pub fn embedded(data: &Path) -> Self {
         let tree = serde_json::json!({"backends": [{"name": "disk", "kind": "fs"}]});
         sections::config(&tree, data).expect("the built-in configuration is valid")
     }
 
-    /// Reads a configuration file: a regular one, of a mebibyte at most. What it does not configure lies below `data`.
+    /// Reads and validates a configuration file; paths that are not configured are below `data`.
     pub fn load(path: &Path, data: &Path) -> Result<Self, Faults> {
         let text = file::read(path).map_err(|why| Faults::one("", format!("cannot read {}: {why}", path.display())))?;
         let tree = yaml::parse(&path.display().to_string(), &text, &|name| std::env::var(name).ok())?;

@@ -1,8 +1,9 @@
-//! Reading a section of the configuration field by field. Every fault is noted and reading goes
-//! on; a field that nobody asked for is a fault, too.
+//! Reads a section of the configuration field by field. An error does not stop the reading; all errors are reported
+//! together. A field that is never read is an error, too.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::RangeBounds;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -11,11 +12,11 @@ use super::faults::Faults;
 use super::units;
 use super::yaml::below;
 
-/// One mapping of the configuration.
+/// One mapping of the configuration, with the path for its error messages.
 pub(super) struct Section<'a> {
     path: String,
     fields: Option<&'a Map<String, Value>>,
-    asked: RefCell<BTreeSet<&'static str>>,
+    read: RefCell<BTreeSet<&'static str>>,
     faults: &'a RefCell<Faults>,
 }
 
@@ -29,11 +30,11 @@ impl<'a> Section<'a> {
                 None
             }
         };
-        Self { path, fields, asked: RefCell::default(), faults }
+        Self { path, fields, read: RefCell::default(), faults }
     }
 
     fn value(&self, field: &'static str) -> Option<&'a Value> {
-        self.asked.borrow_mut().insert(field);
+        self.read.borrow_mut().insert(field);
         self.fields?.get(field).filter(|value| !value.is_null())
     }
 
@@ -41,12 +42,12 @@ impl<'a> Section<'a> {
         self.faults.borrow_mut().add(below(&self.path, field), message);
     }
 
-    /// A section within this one.
+    /// A section nested in this one; empty if the field is missing.
     pub(super) fn section(&self, field: &'static str) -> Section<'a> {
         Section::new(below(&self.path, field), self.value(field), self.faults)
     }
 
-    /// The sections of a list.
+    /// The entries of a list of mappings.
     pub(super) fn list(&self, field: &'static str) -> Vec<Section<'a>> {
         let path = below(&self.path, field);
         let items = self.items(field).iter().enumerate();
@@ -64,26 +65,26 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// True if the field is there, also without a value.
+    /// True if the field exists, also if its value is null.
     pub(super) fn has(&self, field: &'static str) -> bool {
         self.fields.is_some_and(|fields| fields.contains_key(field))
     }
 
-    /// A list of texts.
+    /// The entries of a list of strings; entries that are not strings are reported.
     pub(super) fn texts(&self, field: &'static str) -> Vec<String> {
         let items = self.items(field).iter().enumerate();
         let text = |(position, item): (usize, &Value)| {
             let text = text_of(item);
             if text.is_none() {
                 let path = format!("{}[{position}]", below(&self.path, field));
-                self.faults.borrow_mut().add(path, "must be text");
+                self.faults.borrow_mut().add(path, "must be a string");
             }
             text
         };
         items.filter_map(text).collect()
     }
 
-    /// A field that is read by `parse`.
+    /// An optional field; `None` also if `parse` refuses it, which is reported.
     pub(super) fn read<T>(&self, field: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let Some(text) = text_of(self.value(field)?) else {
             self.fault(field, "must be a single value");
@@ -92,7 +93,7 @@ impl<'a> Section<'a> {
         parse(&text).map_err(|message| self.fault(field, message)).ok()
     }
 
-    /// A field that must be there.
+    /// Like `read`, but a missing field is reported.
     pub(super) fn required<T>(&self, field: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         if self.value(field).is_none() {
             self.fault(field, "is required");
@@ -101,24 +102,39 @@ impl<'a> Section<'a> {
         self.read(field, parse)
     }
 
-    /// Text.
     pub(super) fn text(&self, field: &'static str) -> Option<String> {
         self.read(field, |text| Ok(text.to_owned()))
     }
 
-    /// A duration.
     pub(super) fn duration(&self, field: &'static str, default: Duration) -> Duration {
         self.read(field, units::duration).unwrap_or(default)
     }
 
-    /// A number of at least one.
-    pub(super) fn count(&self, field: &'static str, default: usize) -> usize {
-        let parse =
-            |text: &str| text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be a number above 0".to_owned());
+    /// A duration within `range`; `allowed` describes the range in the error message.
+    pub(super) fn duration_within(
+        &self,
+        field: &'static str,
+        default: Duration,
+        range: impl RangeBounds<Duration>,
+        allowed: &str,
+    ) -> Duration {
+        let parse = |text: &str| match units::duration(text)? {
+            duration if range.contains(&duration) => Ok(duration),
+            _ => Err(format!("{text} is not allowed, use {allowed}")),
+        };
         self.read(field, parse).unwrap_or(default)
     }
 
-    /// A number of at least one and at most `max`.
+    /// A whole number of 1 or more.
+    pub(super) fn count(&self, field: &'static str, default: usize) -> usize {
+        let parse = |text: &str| {
+            let count = text.parse().ok().filter(|count| *count > 0);
+            count.ok_or_else(|| format!("{text:?} is not allowed, use a whole number of 1 or more"))
+        };
+        self.read(field, parse).unwrap_or(default)
+    }
+
+    /// A whole number from 1 to `max`.
     pub(super) fn count_up_to(&self, field: &'static str, default: usize, max: usize) -> usize {
         let count = self.count(field, default);
         if count > max {
@@ -127,16 +143,7 @@ impl<'a> Section<'a> {
         count
     }
 
-    /// A field that may only have the one value that is built.
-    pub(super) fn only(&self, field: &'static str, built: &str) {
-        if let Some(text) = self.text(field)
-            && text != built
-        {
-            self.fault(field, format!("{text:?} is not built yet; only {built:?} is"));
-        }
-    }
-
-    /// Fields of parts that are not built yet.
+    /// Reports fields of parts that are not built yet.
     pub(super) fn not_built(&self, fields: &[&'static str]) {
         for field in fields {
             if self.value(field).is_some() {
@@ -145,11 +152,11 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Notes the fields that nobody asked for.
+    /// Reports the fields that were never read.
     pub(super) fn finish(self) {
-        let asked = self.asked.borrow();
+        let read = self.read.borrow();
         for field in self.fields.into_iter().flat_map(Map::keys) {
-            if !asked.contains(field.as_str()) {
+            if !read.contains(field.as_str()) {
                 self.fault(field, "is not a known setting");
             }
         }

@@ -1,10 +1,10 @@
-//! What a running process cannot change about itself.
+//! Settings that need a restart.
 
 use super::{BackendConfig, Config};
 
-/// Puts back what only a restart can change, and names what would need one.
+/// Resets the settings of `wanted` that need a restart to the running values. Returns the names of those that differed.
 pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static str> {
-    let mut kept = Kept::default();
+    let mut kept = RestartNeeded::default();
     kept.part("server.listen", &running.server.listen, &mut wanted.server.listen);
     kept.part("server.region", &running.server.region, &mut wanted.server.region);
     kept.part("server.domain", &running.server.domain, &mut wanted.server.domain);
@@ -23,9 +23,9 @@ pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static
     kept.part("database", &running.database, &mut wanted.database);
     kept.part("cache", &running.cache, &mut wanted.cache);
     kept.part("audit.path", &running.audit, &mut wanted.audit);
-    let then = same_backends(&running.backends, &wanted.backends);
-    // Their order, too: writes go to the first with room.
-    if !is_same_fleet(&running.backends, &wanted.backends) {
+    let then = with_new_limits(&running.backends, &wanted.backends);
+    // The order matters, too: a write goes to the first backend with free capacity.
+    if !has_same_backends(&running.backends, &wanted.backends) {
         kept.names.push("backends");
     }
     wanted.backends = then;
@@ -33,11 +33,11 @@ pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static
 }
 
 #[derive(Default)]
-struct Kept {
+struct RestartNeeded {
     names: Vec<&'static str>,
 }
 
-impl Kept {
+impl RestartNeeded {
     fn part<T: PartialEq + Clone>(&mut self, name: &'static str, running: &T, wanted: &mut T) {
         if running != wanted {
             wanted.clone_from(running);
@@ -46,18 +46,19 @@ impl Kept {
     }
 }
 
-fn is_same_fleet(running: &[BackendConfig], wanted: &[BackendConfig]) -> bool {
+fn has_same_backends(running: &[BackendConfig], wanted: &[BackendConfig]) -> bool {
     running.len() == wanted.len()
         && running.iter().zip(wanted).all(|(now, then)| now.name == then.name && now.kind == then.kind)
 }
 
-/// The backends that run, with the room that they are to have.
-fn same_backends(running: &[BackendConfig], wanted: &[BackendConfig]) -> Vec<BackendConfig> {
-    let with_quota = |now: &BackendConfig| {
+/// The running backends with the new quotas and size limits.
+fn with_new_limits(running: &[BackendConfig], wanted: &[BackendConfig]) -> Vec<BackendConfig> {
+    let with_limits = |now: &BackendConfig| {
         let then = wanted.iter().find(|then| then.name == now.name);
-        BackendConfig { quota_bytes: then.map_or(now.quota_bytes, |then| then.quota_bytes), ..now.clone() }
+        let Some(BackendConfig { quota_bytes, object_bytes_max, .. }) = then.cloned() else { return now.clone() };
+        BackendConfig { quota_bytes, object_bytes_max, ..now.clone() }
     };
-    running.iter().map(with_quota).collect()
+    running.iter().map(with_limits).collect()
 }
 
 #[cfg(test)]
@@ -72,7 +73,7 @@ mod tests {
     const RUNNING: &str = "backends: [{name: a, kind: fs, root: /a, quota: 1GiB}, {name: b, kind: fs, root: /b}]";
 
     #[test]
-    fn what_needs_a_restart_is_named_and_stays() {
+    fn settings_that_need_a_restart_are_named_and_kept() {
         let running = config(RUNNING);
         let mut wanted = config(
             "server: {listen: 127.0.0.1:1, region: moon}\naudit: {path: /x}\ncache: {enabled: true}\n\
@@ -81,13 +82,14 @@ mod tests {
         let kept = keep_until_restart(&running, &mut wanted);
         assert_eq!(kept, ["server.listen", "server.region", "cache", "audit.path", "backends"]);
         assert_eq!((&wanted.server.region, &wanted.audit), (&running.server.region, &running.audit));
-        let room: Vec<_> = wanted.backends.iter().map(|backend| (backend.name.as_str(), backend.quota_bytes)).collect();
-        assert_eq!(room, [("a", Some(2 << 30)), ("b", None)], "room changes, places do not");
+        let quotas: Vec<_> =
+            wanted.backends.iter().map(|backend| (backend.name.as_str(), backend.quota_bytes)).collect();
+        assert_eq!(quotas, [("a", Some(2 << 30)), ("b", None)], "quotas change, roots do not");
         assert!(wanted.backends.iter().zip(&running.backends).all(|(then, now)| then.kind == now.kind));
     }
 
     #[test]
-    fn everything_else_may_change() {
+    fn other_settings_change_without_a_restart() {
         let mut wanted = config(
             "buckets: [{name: photos}]\ncleanup_queue: {interval: 5s}\nserver: {max_object_size: 1MiB}\n\
              backends: [{name: a, kind: fs, root: /a}, {name: b, kind: fs, root: /b, quota: 1MiB}]",
@@ -104,7 +106,8 @@ mod tests {
             "backends: [{name: b, kind: fs, root: /b, quota: 1MiB}, {name: a, kind: fs, root: /a, quota: 1GiB}]",
         );
         assert_eq!(keep_until_restart(&running, &mut wanted), ["backends"]);
-        let room: Vec<_> = wanted.backends.iter().map(|backend| (backend.name.as_str(), backend.quota_bytes)).collect();
-        assert_eq!(room, [("a", Some(1 << 30)), ("b", Some(1 << 20))], "room is by name, the order stays");
+        let quotas: Vec<_> =
+            wanted.backends.iter().map(|backend| (backend.name.as_str(), backend.quota_bytes)).collect();
+        assert_eq!(quotas, [("a", Some(1 << 30)), ("b", Some(1 << 20))], "quotas follow the name, the order is kept");
     }
 }

@@ -1,4 +1,4 @@
-//! The `server` section.
+//! The section `server`.
 
 use super::read::Section;
 use super::sections::{address, local};

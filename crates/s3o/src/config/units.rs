@@ -1,60 +1,6 @@
-//! Sizes and durations as people write them.
+//! Sizes and durations in configuration files.
 
-use s3o_model::duration::number_with_unit;
-
-const SIZES: [(&str, u64); 10] = [
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("kB", 1_000),
-    ("KB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-    ("B", 1),
-];
-
-/// `90s`, `5m`, `24h`, `500ms`.
+/// Parses `90s`, `5m`, `24h`, `500ms`.
 pub use s3o_model::duration::parse as duration;
-
-/// `10GiB`, `500MB`, or a number of bytes.
-pub fn size(text: &str) -> Result<u64, String> {
-    let plain = text.parse().ok();
-    plain
-        .or_else(|| number_with_unit(text, &SIZES))
-        .ok_or_else(|| format!("{text:?} is not a size such as 10GiB, 500MB or a number of bytes"))
-}
-
-/// A size in the largest binary unit that shows it exactly.
-pub fn shown(size_bytes: u64) -> String {
-    let exact = |(name, factor): &&(&str, u64)| {
-        name.ends_with("iB") && size_bytes >= *factor && size_bytes.is_multiple_of(*factor)
-    };
-    match SIZES.iter().rev().find(exact) {
-        Some((name, factor)) => format!("{}{name}", size_bytes / factor),
-        None => format!("{size_bytes}B"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{shown, size};
-
-    #[test]
-    fn sizes_are_shown_exactly() {
-        for (size_bytes, text) in [(4096, "4KiB"), (1 << 20, "1MiB"), (1500, "1500B"), (0, "0B"), (1 << 30, "1GiB")] {
-            assert_eq!(shown(size_bytes), text);
-        }
-    }
-
-    #[test]
-    fn sizes_are_binary_or_decimal() {
-        assert_eq!(size("10GiB"), Ok(10 << 30));
-        assert_eq!(size("5 MB"), Ok(5_000_000));
-        assert_eq!(size("123"), Ok(123));
-        for bad in ["x", "10XB", "99999999999TiB", "-1"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-    }
-}
+/// Parses `10GiB`, `500MB`, or a number of bytes.
+pub use s3o_model::size::{format_exact, parse as size};

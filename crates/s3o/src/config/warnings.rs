@@ -1,14 +1,13 @@
-//! Settings that are allowed and dangerous.
+//! Warnings about settings that are valid but risky.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::Config;
 
-/// A shorter admin token can be guessed.
 const TOKEN_CHARACTERS_MIN: usize = 16;
 
 impl Config {
-    /// What an operator should change, each with the path of the setting.
+    /// One warning per risky setting, with its path and what to use instead.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -24,8 +23,8 @@ impl Config {
         ] {
             if is_public(address) {
                 warnings.push(format!(
-                    "{path}: {address} is a public address without TLS, so others can read {shown}; listen on a private \
-                     address behind a proxy that speaks TLS"
+                    "{path}: {address} is a public address without TLS, so others can read {shown}; listen on a \
+                     private address behind a proxy that speaks TLS"
                 ));
             }
         }
@@ -33,7 +32,7 @@ impl Config {
     }
 }
 
-/// Whether machines outside the own network may reach the address. All addresses of a machine include its public ones.
+/// True unless the address is loopback, private or link-local. The unspecified address includes public ones.
 fn is_public(address: SocketAddr) -> bool {
     match address.ip().to_canonical() {
         ip if ip.is_unspecified() => true,

@@ -1,5 +1,5 @@
-//! YAML text becomes a tree of values. `${VAR}` expands in parsed strings, never in raw text, so a
-//! secret that contains YAML's own signs stays what it is.
+//! Parses YAML into a tree of values. `${VAR}` is expanded in parsed strings, never in raw text, so a secret may
+//! contain characters that have a meaning in YAML.
 
 use serde_json::Value;
 use serde_saphyr::Error;
@@ -8,11 +8,11 @@ use serde_saphyr::localizer::ExternalMessageSource;
 
 use super::faults::Faults;
 
-/// Longer names are no setting, so they are not shown: they may be a value that was written in the wrong place.
+/// Names of settings are shorter. The rest of a longer name is not shown, because it may be a misplaced secret.
 const FIELD_CHARACTERS_MAX: usize = 40;
 
-/// Parses the text of the file `source`. A syntax error names file, line and column; it never quotes the text, which may
-/// hold secrets.
+/// Parses the text of the file `source`. A syntax error names file, line and column; it never quotes the text, which
+/// may hold secrets.
 pub(super) fn parse(source: &str, text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Value, Faults> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Value::Object(serde_json::Map::new()));
@@ -80,8 +80,8 @@ fn scan_problem(kind: &ErrorKind) -> &'static str {
     }
 }
 
-/// The path of a field. A name that cannot be a setting is cut where it stops being one, because a forgotten space turns
-/// a value into a part of the name: `{secret_access_key:value}`.
+/// The path of a field. A name that cannot be a setting is cut at its first invalid character, because a forgotten
+/// space turns a value into a part of the name: `{secret_access_key:value}`.
 pub(super) fn below(path: &str, field: &str) -> String {
     let is_shown = |character: &char| character.is_ascii_lowercase() || *character == '_';
     let mut shown: String = field.chars().take_while(is_shown).take(FIELD_CHARACTERS_MAX).collect();
@@ -100,7 +100,7 @@ fn expand_text(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
-        let (name, behind) = after.split_once('}').ok_or("a \"${\" lacks its \"}\"")?;
+        let (name, behind) = after.split_once('}').ok_or("a \"${\" is not closed by \"}\"")?;
         if !is_variable_name(name) {
             return Err("a \"${\" is not followed by the name of a variable".to_owned());
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_expand_once_and_are_never_parsed() {
+    fn expanded_values_are_neither_expanded_again_nor_parsed() {
         assert_eq!(expand_text("x${SECRET}y", &variable), Ok("xa: {b} ${SECRET} #y".to_owned()));
         assert_eq!(expand_text("cost: $5", &variable), Ok("cost: $5".to_owned()));
         assert!(expand_text("${NOPE}", &variable).is_err());
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unset_variable_is_a_fault_with_its_path() {
+    fn unset_variable_is_refused_with_its_path() {
         let faults = parse("a:\n  - b: \"${NOPE}\"\n", &variable).expect_err("unset");
         assert_eq!(faults.to_string(), "a[0].b: the variable NOPE is not set");
     }
 
     #[test]
-    fn syntax_errors_name_the_place_and_quote_nothing() {
+    fn syntax_errors_name_line_and_column_and_quote_nothing() {
         let broken = [
             ("admin:\n  token: 'hunter2\n", "not valid YAML"),
             ("admin: {token: hunter2\n", "not closed"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_hold_values_are_cut() {
+    fn field_names_that_contain_values_are_truncated() {
         assert_eq!(below("admin", "token"), "admin.token");
         assert_eq!(below("access_keys[0]", "secret_access_key:hunter2"), "access_keys[0].secret_access_key...");
         assert_eq!(below("", &"x".repeat(41)), format!("{}...", "x".repeat(40)));

@@ -1,4 +1,4 @@
-//! The admin token: no request reaches the admin API without it.
+//! The admin token: requests without it do not reach the admin API.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use subtle::ConstantTimeEq as _;
 
 use super::error::AdminError;
 
-/// What opens the admin API; clones are the same. An empty token opens it to nobody.
+/// The admin token. Clones share it. An empty token rejects every request.
 #[derive(Clone)]
 pub struct AdminToken(Shared<String>);
 
 impl AdminToken {
-    /// This token.
+    /// A token that [`Self::replace`] can change.
     #[must_use]
     pub fn new(token: &str) -> Self {
         Self(Shared::new(token.to_owned()))
     }
 
-    /// Another one opens it from now on.
+    /// Replaces the token for all clones.
     pub fn replace(&self, token: &str) {
         self.0.replace(token.to_owned());
     }
 
-    /// Compares in constant time, so that answers do not tell how much of a guess was right.
+    /// Compares in constant time, so that response times do not reveal how much of a guess is right.
     fn accepts(&self, given: &[u8]) -> bool {
         let token = self.0.current();
         !token.is_empty() && bool::from(token.as_bytes().ct_eq(given))
@@ -41,7 +41,7 @@ impl fmt::Debug for AdminToken {
     }
 }
 
-/// Lets a request pass only with the token.
+/// Middleware: answers 401 unless the request carries the token.
 pub async fn require(State(token): State<AdminToken>, request: Request, next: Next) -> Response {
     if given(request.headers()).is_some_and(|given| token.accepts(given)) {
         return next.run(request).await;
@@ -62,7 +62,7 @@ mod tests {
     use super::AdminToken;
 
     #[test]
-    fn only_the_exact_token_opens() {
+    fn only_the_exact_token_is_accepted() {
         let token = AdminToken::new("secret");
         assert!(token.accepts(b"secret"));
         for guess in [&b""[..], b"secre", b"secrets", b"SECRET"] {
@@ -72,10 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn a_new_token_counts_at_once_everywhere() {
+    fn replaced_token_applies_to_all_clones() {
         let token = AdminToken::new("old");
-        let elsewhere = token.clone();
+        let clone = token.clone();
         token.replace("new");
-        assert!(elsewhere.accepts(b"new") && !elsewhere.accepts(b"old"));
+        assert!(clone.accepts(b"new") && !clone.accepts(b"old"));
     }
 }

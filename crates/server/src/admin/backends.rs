@@ -1,76 +1,88 @@
-//! Changes backends on request.
+//! Lets an operator accept a backend as it was found, and dismiss what another instance found.
+
+use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use s3o_workers::{AcceptAnswer, AcceptView};
+use serde::{Deserialize, Serialize};
 
-use super::error::AdminError;
-use super::trail::RequestId;
-use super::{AcceptError, AdminParts};
+use super::AdminState;
+use super::audit::AdminRequestId;
+use super::error::{AdminError, ErrorBody};
 use crate::audit::Cause;
 
-/// What is accepted.
+/// `found` is the hash that an earlier request was shown.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Accept {
+pub struct AcceptQuery {
     found: Option<String>,
 }
 
-/// Whose record is dismissed.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dismiss {
-    host: String,
+#[derive(Serialize)]
+struct BackendAccepted {
+    backend: String,
+    accepted: bool,
 }
 
-/// Accepts a backend as it was found; without the hash of that, only shows it.
+/// Nothing was changed: what would be accepted, beside the error.
+#[derive(Serialize)]
+struct AcceptRefused {
+    #[serde(flatten)]
+    shown: Box<AcceptView>,
+    error: ErrorBody,
+}
+
+/// `POST /admin/api/backends/{name}/accept`. Without `found`, only shows what would be accepted.
 pub async fn accept(
-    State(parts): State<AdminParts>,
-    Extension(RequestId(id)): Extension<RequestId>,
-    Path(name): Path<String>,
-    query: Result<Query<Accept>, QueryRejection>,
+    State(state): State<Arc<AdminState>>,
+    Extension(AdminRequestId(id)): Extension<AdminRequestId>,
+    Path(backend): Path<String>,
+    query: Result<Query<AcceptQuery>, QueryRejection>,
 ) -> Result<Response, AdminError> {
-    let Query(Accept { found }) = query?;
-    match parts.backends.accept(&name, found.as_deref()).await {
-        Ok(()) => {
-            parts.audit.backend_accepted(&name, found.as_deref(), Cause::Request(&id));
-            Ok(Json(json!({"backend": name, "accepted": true})).into_response())
+    let Query(AcceptQuery { found }) = query?;
+    match state.identity.accept(&backend, found.as_deref()).await? {
+        AcceptAnswer::Accepted => {
+            state.audit.backend_accepted(&backend, found.as_deref(), Cause::Request(&id));
+            Ok(Json(BackendAccepted { backend, accepted: true }).into_response())
         }
-        Err(AcceptError::Refused { why, shown }) => Ok(show(&why, shown)),
-        Err(error) => Err(refuse(&error)),
+        AcceptAnswer::Refused { why, shown } => {
+            let error = ErrorBody { code: "refused", message: why };
+            Ok((StatusCode::CONFLICT, Json(AcceptRefused { shown, error })).into_response())
+        }
     }
 }
 
-/// Dismisses what a host found at a backend.
+/// `host` is the instance whose record is dismissed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DismissQuery {
+    host: String,
+}
+
+/// A record that no longer stops deletes.
+#[derive(Debug, Serialize)]
+pub struct RecordDismissed {
+    backend: String,
+    host: String,
+    dismissed: bool,
+}
+
+/// `POST /admin/api/backends/{name}/dismiss`.
 pub async fn dismiss(
-    State(parts): State<AdminParts>,
-    Extension(RequestId(id)): Extension<RequestId>,
-    Path(name): Path<String>,
-    query: Result<Query<Dismiss>, QueryRejection>,
-) -> Result<Json<Value>, AdminError> {
-    let Query(Dismiss { host }) = query?;
-    parts.backends.dismiss(&name, &host).await.map_err(|error| refuse(&error))?;
-    parts.audit.backend_dismissed(&name, &host, Cause::Request(&id));
-    Ok(Json(json!({"backend": name, "host": host, "dismissed": true})))
-}
-
-/// Nothing was changed: the answer is what would be accepted, beside the error.
-fn show(why: &str, shown: Value) -> Response {
-    let mut body = shown;
-    body["error"] = json!({"code": "refused", "message": why});
-    (StatusCode::CONFLICT, Json(body)).into_response()
-}
-
-fn refuse(error: &AcceptError) -> AdminError {
-    let (status, code) = match error {
-        AcceptError::NotFound => (StatusCode::NOT_FOUND, "no_such_backend"),
-        AcceptError::NoRecord => (StatusCode::NOT_FOUND, "no_such_record"),
-        AcceptError::Refused { .. } => (StatusCode::CONFLICT, "refused"),
-        AcceptError::Away(_) => (StatusCode::SERVICE_UNAVAILABLE, "away"),
-    };
-    AdminError::new(status, code, error.to_string())
+    State(state): State<Arc<AdminState>>,
+    Extension(AdminRequestId(id)): Extension<AdminRequestId>,
+    Path(backend): Path<String>,
+    query: Result<Query<DismissQuery>, QueryRejection>,
+) -> Result<Json<RecordDismissed>, AdminError> {
+    let Query(DismissQuery { host }) = query?;
+    if !state.identity.dismiss(&backend, &host).await? {
+        let message = format!("instance {host} has no record of backend {backend}");
+        return Err(AdminError::new(StatusCode::NOT_FOUND, "no_such_record", message));
+    }
+    state.audit.backend_dismissed(&backend, &host, Cause::Request(&id));
+    Ok(Json(RecordDismissed { backend, host, dismissed: true }))
 }

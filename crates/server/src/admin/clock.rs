@@ -1,22 +1,32 @@
-//! Trusts the clock on request.
+//! Lets an operator confirm the wall clock.
+
+use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::{Extension, Json};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::AdminParts;
+use super::AdminState;
+use super::audit::AdminRequestId;
 use super::error::AdminError;
-use super::trail::RequestId;
 use crate::audit::Cause;
 
-/// Trusts the clock, which ends the pause of work that depends on it.
+/// The clock is trusted; `held` is why it was not.
+#[derive(Debug, Serialize)]
+pub struct ClockAccepted {
+    accepted: bool,
+    held: Option<String>,
+}
+
+/// `POST /admin/api/clock/accept`: work that depends on the clock continues.
 pub async fn accept(
-    State(parts): State<AdminParts>,
-    Extension(RequestId(id)): Extension<RequestId>,
-) -> Result<Json<Value>, AdminError> {
-    let held = parts.clock.accept().await;
-    let held = held.map_err(|why| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "away", why))?;
-    parts.audit.clock_accepted_by(held.as_deref(), Cause::Request(&id));
-    Ok(Json(json!({"accepted": true, "held": held})))
+    State(state): State<Arc<AdminState>>,
+    Extension(AdminRequestId(id)): Extension<AdminRequestId>,
+) -> Result<Json<ClockAccepted>, AdminError> {
+    let held = match &state.clock_guard {
+        Some(guard) => guard.accept().await?.map(|hold| hold.reason),
+        None => None,
+    };
+    state.audit.clock_accepted_by(held.as_deref(), Cause::Request(&id));
+    Ok(Json(ClockAccepted { accepted: true, held }))
 }

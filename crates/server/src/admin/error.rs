@@ -1,45 +1,89 @@
-//! Errors of the admin door, as JSON: `{"error": {"code", "message"}}`.
+//! Errors of the admin API, as JSON: `{"error": {"code", "message"}}`.
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
 
-/// A refused admin request.
+/// An admin request that was not carried out.
 #[derive(Debug)]
 pub struct AdminError {
     status: StatusCode,
-    code: &'static str,
-    message: String,
+    body: ErrorBody,
+}
+
+/// The value of `error` in an answer.
+#[derive(Debug, Serialize)]
+pub struct ErrorBody {
+    /// For programs; never changes.
+    pub code: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+#[derive(Serialize)]
+struct ErrorAnswer {
+    error: ErrorBody,
 }
 
 impl AdminError {
-    /// A refusal with this status, code and message.
+    /// An error with this status, code and message.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into() }
+        Self { status, body: ErrorBody { code, message: message.into() } }
+    }
+
+    /// 400 `invalid_query`.
+    pub fn invalid_query(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_query", message)
+    }
+
+    /// 503 `away`: the catalog or a backend does not answer, and a later attempt may succeed.
+    fn away(error: &impl ToString) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "away", error.to_string())
+    }
+
+    /// 500 `internal`.
+    pub fn internal(error: &impl ToString) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
     }
 }
 
 impl From<QueryRejection> for AdminError {
     fn from(rejection: QueryRejection) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_query", rejection.body_text())
+        Self::invalid_query(rejection.body_text())
+    }
+}
+
+impl From<s3o_catalog::Error> for AdminError {
+    fn from(error: s3o_catalog::Error) -> Self {
+        Self::away(&error)
+    }
+}
+
+impl From<s3o_workers::Error> for AdminError {
+    fn from(error: s3o_workers::Error) -> Self {
+        match error {
+            s3o_workers::Error::NoSuchBackend(_) => {
+                Self::new(StatusCode::NOT_FOUND, "no_such_backend", error.to_string())
+            }
+            s3o_workers::Error::Backend { .. } | s3o_workers::Error::Catalog(_) => Self::away(&error),
+        }
     }
 }
 
 impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
-        let body = json!({"error": {"code": self.code, "message": self.message}});
-        (self.status, Json(body)).into_response()
+        (self.status, Json(ErrorAnswer { error: self.body })).into_response()
     }
 }
 
-/// Answers paths that do not exist.
+/// Answers requests for unknown paths.
 pub async fn not_found() -> AdminError {
-    AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here")
+    AdminError::new(StatusCode::NOT_FOUND, "not_found", "no such path")
 }
 
-/// Answers methods that a path does not know.
+/// Answers methods that a path does not support.
 pub async fn method_not_allowed() -> AdminError {
-    AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not know this method")
+    AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path does not support this method")
 }

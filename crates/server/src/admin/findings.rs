@@ -1,18 +1,18 @@
-//! Findings, a page at a time.
+//! `GET /admin/api/findings`.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
-use s3o_workers::FindingSelection;
-use serde::Deserialize;
-use serde_json::Value;
+use s3o_catalog::{Finding, FindingSelection};
+use serde::{Deserialize, Serialize};
 
-use super::AdminParts;
+use super::AdminState;
 use super::error::AdminError;
-use super::lists::{self, LIMIT, LIMIT_MAX};
+use super::lists::{AdminPage, after_row, limit, present};
 
-/// Which findings, and which page of them.
+/// Selects findings, and a page of them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FindingsQuery {
@@ -22,39 +22,44 @@ pub struct FindingsQuery {
     after: Option<String>,
 }
 
-impl FindingsQuery {
-    fn selection(&self) -> Result<FindingSelection, AdminError> {
-        // An empty parameter counts as absent. A database refuses a zero byte as an error of its own.
-        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        let which = FindingSelection { backend: given(&self.backend), kind: given(&self.kind) };
-        let has_zero = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains('\0'));
-        if has_zero(&which.backend) || has_zero(&which.kind) {
-            return Err(invalid("zero bytes are not allowed"));
-        }
-        Ok(which)
-    }
+/// A finding as the admin API shows it; times in RFC 3339.
+#[derive(Debug, Serialize)]
+pub struct FindingRow {
+    id: i64,
+    kind: String,
+    backend: String,
+    physical_key: String,
+    size_bytes: u64,
+    detail: String,
+    created_at: String,
+}
 
-    fn after(&self) -> Result<i64, AdminError> {
-        match self.after.as_deref().filter(|after| !after.is_empty()) {
-            None => Ok(0),
-            Some(text) => text.parse().map_err(|_| invalid(&format!("{text:?} is not a number"))),
-        }
+impl From<Finding> for FindingRow {
+    fn from(finding: Finding) -> Self {
+        let Finding { id, kind, backend, physical_key, size_bytes, detail, created_at } = finding;
+        Self { id, kind, backend, physical_key, size_bytes, detail, created_at: created_at.to_string() }
     }
 }
 
-fn invalid(why: &str) -> AdminError {
-    AdminError::new(StatusCode::BAD_REQUEST, "invalid_query", why)
+fn selection(query: &FindingsQuery) -> Result<FindingSelection, AdminError> {
+    let given = |text: &Option<String>| present(text.as_deref()).map(str::to_owned);
+    let which = FindingSelection { backend: given(&query.backend), kind: given(&query.kind) };
+    // PostgreSQL cannot store a zero byte and would answer with an error of its own.
+    let has_zero = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains('\0'));
+    if has_zero(&which.backend) || has_zero(&which.kind) {
+        return Err(AdminError::invalid_query("backend and kind must not contain zero bytes"));
+    }
+    Ok(which)
 }
 
-/// `GET /admin/api/findings`.
+/// Answers with a page of findings.
 pub async fn list(
-    State(parts): State<AdminParts>,
+    State(state): State<Arc<AdminState>>,
     query: Result<Query<FindingsQuery>, QueryRejection>,
-) -> Result<Json<Value>, AdminError> {
-    let query = query?.0;
-    let limit = query.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
-    // One more than shown tells whether there is another page.
-    let found = parts.queues.findings(&query.selection()?, query.after()?, limit + 1).await;
-    let away = |why| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "away", why);
-    Ok(lists::numbered(found.map_err(away)?, limit))
+) -> Result<Json<AdminPage<FindingRow>>, AdminError> {
+    let Query(query) = query?;
+    let (which, after, limit) = (selection(&query)?, after_row(query.after.as_deref())?, limit(query.limit));
+    let found = state.catalog.findings(&which, after, limit + 1).await?;
+    let rows = found.into_iter().map(FindingRow::from).collect();
+    Ok(Json(AdminPage::new(rows, limit, |row: &FindingRow| row.id.to_string())))
 }

@@ -1,4 +1,4 @@
-//! Gives every error of the admin API the same JSON form, also those that the router and its extractors answer.
+//! Gives every error of the admin listener the same JSON form, including those of the router and its extractors.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -10,10 +10,10 @@ use http_body_util::{BodyExt as _, Limited};
 
 use super::error::AdminError;
 
-/// The longest text of an error that is kept.
+/// Longer error texts are replaced by the status.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// Rewrites errors that are not JSON. Health checks keep their text: load balancers and people read it.
+/// Rewrites errors that are not JSON. Health checks keep their plain text.
 pub async fn rewrite(request: Request, next: Next) -> Response {
     let is_health = request.uri().path().starts_with("/health/");
     let response = next.run(request).await;

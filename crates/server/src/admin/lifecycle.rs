@@ -1,15 +1,27 @@
-//! What the lifecycle rules would remove.
+//! Shows what the lifecycle rules in force would delete now.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use serde_json::Value;
+use s3o_workers::{PreviewTotal, RulePreview};
+use serde::Serialize;
 
-use super::AdminParts;
+use super::AdminState;
 use super::error::AdminError;
+use super::lists::AdminPage;
 
-/// What every rule in force would remove now; nothing is removed.
-pub async fn preview(State(parts): State<AdminParts>) -> Result<Json<Value>, AdminError> {
-    let shown = parts.lifecycle.preview().await;
-    shown.map(Json).map_err(|why| AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "away", why))
+/// A list of rules, and their sums.
+#[derive(Debug, Serialize)]
+pub struct PreviewAnswer {
+    #[serde(flatten)]
+    page: AdminPage<RulePreview>,
+    left_out: u64,
+    total: PreviewTotal,
+}
+
+/// `GET /admin/api/lifecycle/preview`: deletes nothing.
+pub async fn preview(State(state): State<Arc<AdminState>>) -> Result<Json<PreviewAnswer>, AdminError> {
+    let found = s3o_workers::preview(state.catalog.as_ref(), &state.lifecycle_rules).await?;
+    Ok(Json(PreviewAnswer { page: AdminPage::last(found.items), left_out: found.left_out, total: found.total }))
 }

@@ -1,62 +1,79 @@
-//! Lists: `{items, next}`, a page at a time. `next` is what `after` must be for the page that
-//! follows, and null on the last one.
+//! Lists: `{items, next}`, one page per request. `next` is `after` of the next page; null on the last one.
 
-use axum::Json;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
-/// How many items a page has unless it is asked for another number.
-pub const LIMIT: usize = 100;
-/// How many items a page has at most.
-pub const LIMIT_MAX: usize = 1000;
+use super::error::AdminError;
 
-/// Which page.
+/// Items per page unless `limit` says otherwise.
+const LIMIT: usize = 100;
+/// The most items per page.
+const LIMIT_MAX: usize = 1000;
+
+/// Selects a page.
 #[derive(Debug, Default, Deserialize)]
-pub struct Page {
-    limit: Option<usize>,
-    after: Option<String>,
+pub struct PageQuery {
+    pub limit: Option<usize>,
+    pub after: Option<String>,
 }
 
-/// A page of items that stand in the order of one of their fields.
-pub fn page(items: Vec<Value>, field: &str, page: &Page) -> Json<Value> {
-    let name = |item: &Value| item[field].as_str().unwrap_or_default().to_owned();
-    let limit = page.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
-    let follows = |item: &Value| page.after.as_ref().is_none_or(|after| name(item) > *after);
-    let mut shown: Vec<Value> = items.into_iter().filter(follows).take(limit + 1).collect();
-    let more = shown.len() > limit;
-    shown.truncate(limit);
-    let next = if more { shown.last().map(name) } else { None };
-    Json(json!({"items": shown, "next": next}))
+/// One page of a list.
+#[derive(Debug, Serialize)]
+pub struct AdminPage<T> {
+    items: Vec<T>,
+    next: Option<String>,
 }
 
-/// A page of items that were read by their `id`, with one more than are shown if there are more.
-pub fn numbered(mut items: Vec<Value>, limit: usize) -> Json<Value> {
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| more).map(|item| item["id"].to_string());
-    Json(json!({"items": items, "next": next}))
+impl<T> AdminPage<T> {
+    /// A page of at most `limit` items. The caller passes one more if there is a next page; `cursor` is the value of
+    /// `after` behind an item.
+    pub fn new(mut items: Vec<T>, limit: usize, cursor: impl Fn(&T) -> String) -> Self {
+        let has_next = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| has_next).map(cursor);
+        Self { items, next }
+    }
+
+    /// The only page of a list.
+    pub fn last(items: Vec<T>) -> Self {
+        Self { items, next: None }
+    }
+}
+
+/// The number of items that a page shows.
+pub fn limit(wanted: Option<usize>) -> usize {
+    wanted.unwrap_or(LIMIT).clamp(1, LIMIT_MAX)
+}
+
+/// The row number behind which a page begins; 0 if `after` is absent or empty.
+pub fn after_row(after: Option<&str>) -> Result<i64, AdminError> {
+    let Some(text) = present(after) else { return Ok(0) };
+    text.parse().map_err(|_| AdminError::invalid_query(format!("after: {text:?} is not a whole number")))
+}
+
+/// A query parameter; None if it is absent or empty.
+pub fn present(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Page, numbered, page};
-    use serde_json::json;
+    use super::AdminPage;
+    use serde_json::{Value, json};
 
-    #[test]
-    fn a_page_of_numbers_says_where_the_next_begins() {
-        let items = || [4, 7].map(|id| json!({"id": id})).to_vec();
-        assert_eq!(numbered(items(), 1).0, json!({"items": [{"id": 4}], "next": "4"}));
-        assert_eq!(numbered(items(), 2).0["next"], json!(null));
+    fn page(items: &[i64], limit: usize) -> Value {
+        serde_json::to_value(AdminPage::new(items.to_vec(), limit, i64::to_string)).unwrap()
     }
 
     #[test]
-    fn pages_follow_each_other() {
-        let items = || ["a", "b", "c"].map(|name| json!({"name": name})).to_vec();
-        let ask =
-            |limit, after: Option<&str>| page(items(), "name", &Page { limit, after: after.map(str::to_owned) }).0;
-        assert_eq!(ask(None, None)["next"], json!(null));
-        assert_eq!(ask(Some(2), None), json!({"items": [{"name": "a"}, {"name": "b"}], "next": "b"}));
-        assert_eq!(ask(Some(2), Some("b")), json!({"items": [{"name": "c"}], "next": null}));
-        assert_eq!(ask(Some(3), None)["next"], json!(null));
+    fn next_is_the_cursor_of_the_last_shown_item() {
+        assert_eq!(page(&[4, 7], 1), json!({"items": [4], "next": "4"}));
+        assert_eq!(page(&[4, 7, 9], 2), json!({"items": [4, 7], "next": "7"}));
+    }
+
+    #[test]
+    fn next_is_null_on_the_last_page() {
+        assert_eq!(page(&[4, 7], 2), json!({"items": [4, 7], "next": null}));
+        assert_eq!(page(&[4, 7], 3), json!({"items": [4, 7], "next": null}));
+        assert_eq!(page(&[], 1), json!({"items": [], "next": null}));
     }
 }

@@ -1,15 +1,13 @@
-//! The admin door: health, metrics, and the admin API behind a token.
-//!
-//! It knows the rest of the program only through the traits of [`AdminParts`], so that each can be
-//! tested with its own answers.
+//! The admin listener: health checks and metrics for everyone, the admin API for requests with the token.
 
+mod audit;
 mod auth;
 mod backends;
 mod catalog;
 mod clock;
-mod control;
 mod error;
 mod findings;
+mod gauges;
 mod health;
 mod json_errors;
 mod lifecycle;
@@ -17,8 +15,8 @@ mod lists;
 mod log_level;
 mod metrics;
 mod queues;
+mod stats;
 mod status;
-mod trail;
 mod verify;
 mod workers;
 
@@ -27,58 +25,71 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use s3o_backend::Fleet;
+use s3o_cache::Cache;
+use s3o_catalog::Catalog;
+use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
+use s3o_model::ids::InstanceId;
+use s3o_workers::{ClockGuard, DeadLetterService, IdentityWorker, Runner, SharedRules, Verifier};
 
 use crate::audit::Audit;
 
 pub use auth::AdminToken;
-pub use catalog::CatalogControl;
-pub use control::{
-    AcceptError, BackendControl, ClockControl, InvalidLevel, LifecycleControl, LogLevel, QueueControl, Readiness,
-    ReadyReport, StatusSource, VerifyControl, WorkerControl, WorkerError,
-};
+pub use catalog::report_damage;
 pub(crate) use error::AdminError;
-pub use metrics::{MetricsPage, Refresh};
-pub use status::{
-    BackendStatus, BucketStatus, CacheStatus, CatalogStatus, ClockState, ClockStatus, Health, OldestDueStatus,
-    QueueStatus, SharedHealth, Status,
-};
+pub use gauges::{GaugeSources, Gauges};
+pub use log_level::{InvalidLevel, LogLevel};
+pub use stats::Stats;
+pub use status::warn_unconfigured_backends;
 
-/// What the admin door answers from.
-#[derive(Clone)]
-pub struct AdminParts {
-    /// What opens the admin API.
+/// The parts of the process that the admin API reads and changes.
+pub struct AdminState {
+    /// The token that requests to the admin API must carry.
     pub token: AdminToken,
-    /// Whether requests can be served.
-    pub readiness: Arc<dyn Readiness>,
-    /// The metrics.
-    pub metrics: MetricsPage,
+    /// Metrics of the whole process.
+    pub registry: Arc<Mutex<Registry>>,
+    /// Gauges in that registry that are computed for each scrape.
+    pub gauges: Gauges,
+    /// Counts of objects and locations.
+    pub stats: Arc<Stats>,
+    /// Quota accounting, queues and findings are read from it.
+    pub catalog: Arc<Catalog>,
+    /// Tells operators how to restore a damaged catalog of this kind of database.
+    pub restore_hint: &'static str,
+    /// The configured backends.
+    pub fleet: Arc<Fleet>,
+    /// The object cache; None if it is disabled.
+    pub cache: Option<Arc<Cache>>,
+    /// Compares and accepts the backends' identities.
+    pub identity: Arc<IdentityWorker>,
     /// The workers.
-    pub workers: Arc<dyn WorkerControl>,
-    /// The backends.
-    pub backends: Arc<dyn BackendControl>,
-    /// The cleanup queue and the dead letters.
-    pub queues: Arc<dyn QueueControl>,
-    /// The lifecycle rules.
-    pub lifecycle: Arc<dyn LifecycleControl>,
-    /// How the whole is.
-    pub status: Arc<dyn StatusSource>,
-    /// The clock.
-    pub clock: Arc<dyn ClockControl>,
-    /// Whether the invariants hold.
-    pub verify: Arc<dyn VerifyControl>,
-    /// The catalog itself.
-    pub catalog: Arc<dyn CatalogControl>,
-    /// What is logged.
-    pub log_level: Arc<dyn LogLevel>,
-    /// What is kept of changes.
+    pub runner: Arc<Runner>,
+    /// Retries and discards dead letters.
+    pub dead_letters: DeadLetterService,
+    /// Checks the invariants.
+    pub verifier: Verifier,
+    /// The lifecycle rules of the configuration.
+    pub lifecycle_rules: SharedRules,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Decides whether the wall clock is trusted; None where the database's clock is used.
+    pub clock_guard: Option<Arc<ClockGuard>>,
+    /// Identifies this process.
+    pub instance: InstanceId,
+    /// The log level of this process.
+    pub log_level: Arc<LogLevel>,
+    /// The audit log of this instance.
     pub audit: Arc<Audit>,
-    /// Where identifiers of requests come from.
+    /// Source of request IDs.
     pub entropy: Arc<dyn Entropy>,
 }
 
-/// The admin door.
-pub fn router(parts: AdminParts) -> Router {
+/// Builds the service of the admin listener.
+pub fn router(state: AdminState) -> Router {
+    let state = Arc::new(state);
     let api = Router::new()
         .route("/status", get(status::show))
         .route("/workers", get(workers::list))
@@ -96,15 +107,15 @@ pub fn router(parts: AdminParts) -> Router {
         .route("/verify", get(verify::progress).post(verify::run))
         .route("/catalog/backup", post(catalog::backup))
         .route("/catalog/accept", post(catalog::accept))
-        .route("/audit", get(trail::show))
+        .route("/audit", get(audit::show))
         .route("/log-level", get(log_level::show).put(log_level::change))
         .route("/backends/{name}/accept", post(backends::accept))
         .route("/backends/{name}/dismiss", post(backends::dismiss))
         .route("/clock/accept", post(clock::accept))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
-        .layer(from_fn_with_state(parts.token.clone(), auth::require))
-        .layer(from_fn_with_state(parts.clone(), trail::follow));
+        .layer(from_fn_with_state(state.token.clone(), auth::require))
+        .layer(from_fn_with_state(Arc::clone(&state), audit::record));
     Router::new()
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
@@ -113,7 +124,7 @@ pub fn router(parts: AdminParts) -> Router {
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(from_fn(json_errors::rewrite))
-        .with_state(parts)
+        .with_state(state)
 }
 
 #[cfg(test)]

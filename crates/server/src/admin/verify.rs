@@ -1,24 +1,25 @@
-//! Verifies the invariants on request.
+//! Checks the invariants on request.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use s3o_workers::VerifyScope;
-use serde_json::Value;
+use s3o_workers::{VerifyProgress, VerifyReport, VerifyScope};
 
-use super::AdminParts;
+use super::AdminState;
 use super::error::AdminError;
 
-/// Checks everything and answers with what was found.
+/// `POST /admin/api/verify`.
 pub async fn run(
-    State(parts): State<AdminParts>,
+    State(state): State<Arc<AdminState>>,
     scope: Result<Query<VerifyScope>, QueryRejection>,
-) -> Result<Json<Value>, AdminError> {
+) -> Result<Json<VerifyReport>, AdminError> {
     let Query(scope) = scope?;
-    Ok(Json(parts.verify.verify(scope).await))
+    Ok(Json(state.verifier.verify(scope).await))
 }
 
-/// How far a verification has come.
-pub async fn progress(State(parts): State<AdminParts>) -> Json<Value> {
-    Json(parts.verify.progress())
+/// `GET /admin/api/verify`.
+pub async fn progress(State(state): State<Arc<AdminState>>) -> Json<VerifyProgress> {
+    Json(state.verifier.progress())
 }

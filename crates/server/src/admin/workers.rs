@@ -1,76 +1,116 @@
-//! Shows and steers workers.
+//! Lists workers, runs them on request, pauses and resumes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use axum::response::{IntoResponse as _, Response};
+use s3o_workers::{RunOutcome, Runner, WorkerView, preview};
+use serde::{Deserialize, Serialize};
 
+use super::AdminState;
 use super::error::AdminError;
-use super::lists::{self, Page};
-use super::{AdminParts, WorkerError};
+use super::lists::{AdminPage, PageQuery, limit};
 
-/// Every worker.
+/// `GET /admin/api/workers`.
 pub async fn list(
-    State(parts): State<AdminParts>,
-    page: Result<Query<Page>, QueryRejection>,
-) -> Result<Json<Value>, AdminError> {
-    let Query(page) = page?;
-    let workers = parts.workers.list().await.map_err(|error| refuse(&error, ""))?;
-    Ok(lists::page(workers, "name", &page))
+    State(state): State<Arc<AdminState>>,
+    query: Result<Query<PageQuery>, QueryRejection>,
+) -> Result<Json<AdminPage<WorkerView>>, AdminError> {
+    let Query(PageQuery { limit: wanted, after }) = query?;
+    let mut workers = sorted(&state.runner).await?;
+    workers.retain(|worker| after.as_deref().is_none_or(|after| worker.name > after));
+    Ok(Json(AdminPage::new(workers, limit(wanted), |worker| worker.name.to_owned())))
 }
 
-/// How a worker is run. A word that is not known is refused: it may have been meant to hold it back.
+/// All workers, in the order of their names.
+pub async fn sorted(runner: &Runner) -> Result<Vec<WorkerView>, s3o_workers::Error> {
+    let mut workers = runner.list().await?;
+    workers.sort_by_key(|worker| worker.name);
+    Ok(workers)
+}
+
+/// An unknown parameter is an error: the client may have misspelt `dry_run`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Manner {
+pub struct RunQuery {
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Runs a worker and answers with its report.
+/// `POST /admin/api/workers/{name}/run`.
 pub async fn run(
-    State(parts): State<AdminParts>,
+    State(state): State<Arc<AdminState>>,
     Path(name): Path<String>,
-    manner: Result<Query<Manner>, QueryRejection>,
-) -> Result<Json<Value>, AdminError> {
-    let Query(manner) = manner?;
-    if manner.dry_run {
-        return rehearse(&parts, &name).await;
+    query: Result<Query<RunQuery>, QueryRejection>,
+) -> Result<Response, AdminError> {
+    let Query(RunQuery { dry_run }) = query?;
+    if dry_run {
+        return Ok(Json(dry_run_of(&state, &name).await?).into_response());
     }
-    let report = parts.workers.run(&name).await;
-    report.map(Json).ok_or_else(|| refuse(&WorkerError::NotFound, &name))
+    let report = state.runner.run_now(&name).await.ok_or_else(|| no_such_worker(&name))?;
+    Ok(Json(report).into_response())
 }
 
-async fn rehearse(parts: &AdminParts, name: &str) -> Result<Json<Value>, AdminError> {
-    let told = parts.workers.rehearse(name).await.map_err(|error| refuse(&error, name))?;
-    told.map(Json).ok_or_else(|| {
-        let message = format!("{name} cannot tell beforehand what it would do; nothing was run");
-        AdminError::new(StatusCode::BAD_REQUEST, "no_dry_run", message)
-    })
+/// What a run of a worker would do, in the form of its report.
+#[derive(Debug, Serialize)]
+struct DryRunReport {
+    worker: &'static str,
+    dry_run: bool,
+    outcome: RunOutcome,
+    items: BTreeMap<&'static str, u64>,
+    error: Option<String>,
 }
 
-/// Keeps a worker from running on its own.
-pub async fn pause(State(parts): State<AdminParts>, Path(name): Path<String>) -> Result<Json<Value>, AdminError> {
-    set_paused(&parts, &name, true).await
-}
-
-/// Lets a worker run on its own again.
-pub async fn resume(State(parts): State<AdminParts>, Path(name): Path<String>) -> Result<Json<Value>, AdminError> {
-    set_paused(&parts, &name, false).await
-}
-
-async fn set_paused(parts: &AdminParts, name: &str, paused: bool) -> Result<Json<Value>, AdminError> {
-    parts.workers.set_paused(name, paused).await.map_err(|error| refuse(&error, name))?;
-    Ok(Json(json!({"worker": name, "paused": paused})))
-}
-
-fn refuse(error: &WorkerError, name: &str) -> AdminError {
-    match error {
-        WorkerError::NotFound => {
-            AdminError::new(StatusCode::NOT_FOUND, "no_such_worker", format!("there is no worker {name}"))
-        }
-        WorkerError::Away(_) => AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "away", error.to_string()),
+async fn dry_run_of(state: &AdminState, name: &str) -> Result<DryRunReport, AdminError> {
+    if name == "lifecycle" {
+        let total = preview(state.catalog.as_ref(), &state.lifecycle_rules).await?.total;
+        let counts = [("deleted", total.count), ("aborted", total.uploads)];
+        let items = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+        return Ok(DryRunReport { worker: "lifecycle", dry_run: true, outcome: RunOutcome::Ok, items, error: None });
     }
+    let is_unknown = state.runner.list().await.is_ok_and(|workers| workers.iter().all(|worker| worker.name != name));
+    if is_unknown {
+        return Err(no_such_worker(name));
+    }
+    let message = format!("worker {name} does not support dry_run; nothing was run");
+    Err(AdminError::new(StatusCode::BAD_REQUEST, "no_dry_run", message))
+}
+
+/// Whether scheduled runs of a worker are paused.
+#[derive(Debug, Serialize)]
+pub struct PauseAnswer {
+    worker: String,
+    paused: bool,
+}
+
+impl PauseAnswer {
+    fn new(worker: String, paused: bool, is_known: bool) -> Result<Json<Self>, AdminError> {
+        if is_known { Ok(Json(Self { worker, paused })) } else { Err(no_such_worker(&worker)) }
+    }
+}
+
+/// `POST /admin/api/workers/{name}/pause`.
+pub async fn pause(
+    State(state): State<Arc<AdminState>>,
+    Path(name): Path<String>,
+) -> Result<Json<PauseAnswer>, AdminError> {
+    let is_known = state.runner.pause(&name).await?;
+    PauseAnswer::new(name, true, is_known)
+}
+
+/// `POST /admin/api/workers/{name}/resume`.
+pub async fn resume(
+    State(state): State<Arc<AdminState>>,
+    Path(name): Path<String>,
+) -> Result<Json<PauseAnswer>, AdminError> {
+    let is_known = state.runner.resume(&name).await?;
+    PauseAnswer::new(name, false, is_known)
+}
+
+fn no_such_worker(name: &str) -> AdminError {
+    AdminError::new(StatusCode::NOT_FOUND, "no_such_worker", format!("there is no worker {name}"))
 }

@@ -6,14 +6,14 @@ use s3o_model::escape::must_be_escaped;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
-/// One line of compact JSON without its end. Every reader of JSON gets the original strings back.
+/// Compact JSON without a line end. A JSON parser restores the original strings.
 pub(super) fn to_line(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(256);
     value.serialize(&mut Serializer::with_formatter(&mut line, Escaping))?;
     Ok(line)
 }
 
-/// `serde_json` escapes what JSON demands, which leaves DEL, C1 and bidirectional characters.
+/// Escapes what `serde_json` leaves as it is: DEL, C1 and bidirectional characters.
 struct Escaping;
 
 impl Formatter for Escaping {
@@ -21,7 +21,7 @@ impl Formatter for Escaping {
         let mut written = 0;
         for (at, character) in fragment.char_indices().filter(|(_, character)| must_be_escaped(*character)) {
             CompactFormatter.write_string_fragment(writer, &fragment[written..at])?;
-            // None of them is beyond the basic plane, so four digits are enough.
+            // All of them are in the basic multilingual plane, so four digits are enough.
             write!(writer, "\\u{:04x}", u32::from(character))?;
             written = at + character.len_utf8();
         }
@@ -35,7 +35,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn lines_are_escaped_and_read_back_the_same() {
+    fn escaped_line_parses_to_the_original_value() {
         let value = json!({"key": "a\u{202e}b\u{9b}\n\u{7f}\u{fc}\"\\", "plain": "text", "n": [1, null, true]});
         let line = String::from_utf8(to_line(&value).unwrap()).unwrap();
         assert!(line.contains(r#""a\u202eb\u009b\n\u007fü\"\\""#), "{line}");

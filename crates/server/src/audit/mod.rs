@@ -1,9 +1,8 @@
-//! The audit trail: one JSON object a line, appended to a file of this instance.
+//! The audit log: one JSON object per line, appended to a file of this instance.
 //!
-//! Requests do not wait for the disk: lines go to a bounded queue that one thread writes out. When
-//! the queue is full, those who wait can wait a moment for room; a line that is lost all the same
-//! is counted in `s3o_audit_dropped_total`, never passed over in silence. A worker does wait: its run goes on, and ends,
-//! when what it did is in the file.
+//! Requests do not wait for the disk: lines are pushed to a bounded queue that one thread writes to the file. While the
+//! queue is nearly full, callers that can wait do so for up to a second. A line that does not fit is counted in
+//! `s3o_audit_dropped_total`. Workers wait for the file: a run continues, and ends, only after its lines are written.
 
 mod escape;
 mod queue;
@@ -26,29 +25,29 @@ use prometheus_client::registry::Registry;
 use s3o_engine::{Orphan, OrphanAlarm};
 use s3o_model::clock::{Clock, Timestamp};
 use s3o_model::names::BackendName;
-use s3o_workers::{Alarm, ClockAlarm, Event, RunObserver, RunReport};
+use s3o_workers::{ClockAlarm, Event, FreezeObserver, RunObserver, RunReport};
 use serde::Serialize;
 use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-use queue::Queue;
-pub use tail::{Filter, InvalidSince};
+use queue::LineQueue;
+pub use tail::{AuditFilter, InvalidSince};
 
-/// What an event belongs to.
+/// What caused an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause<'a> {
-    /// A request, by its identifier.
+    /// A request, by its ID.
     Request(&'a str),
-    /// A run of a worker, by its identifier.
+    /// A run of a worker, by its ID.
     Run(&'a str),
-    /// Nothing but the program itself.
+    /// The process itself, such as a reload or a health check.
     Program,
 }
 
 #[derive(Serialize)]
-struct Line<'a, F> {
+struct AuditLine<'a, F> {
     time: String,
     event: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +60,7 @@ struct Line<'a, F> {
 }
 
 #[derive(Serialize)]
-struct Run<'a> {
+struct RunFields<'a> {
     worker: &'a str,
     outcome: &'a str,
     items: &'a BTreeMap<&'static str, u64>,
@@ -69,18 +68,18 @@ struct Run<'a> {
     error: Option<&'a str>,
 }
 
-impl<'a> Run<'a> {
-    fn of(run: &'a RunReport) -> Self {
+impl<'a> RunFields<'a> {
+    fn new(run: &'a RunReport) -> Self {
         let (outcome, error) = (run.outcome.as_str(), run.error.as_deref());
         Self { worker: run.worker, outcome, items: &run.items, started_at: &run.started_at, error }
     }
 }
 
-/// The audit trail of this instance.
+/// The audit log of this instance.
 pub struct Audit {
     path: PathBuf,
     clock: Arc<dyn Clock>,
-    queue: Arc<Queue>,
+    queue: Arc<LineQueue>,
     dropped: Counter,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -92,62 +91,66 @@ impl fmt::Debug for Audit {
 }
 
 impl Audit {
-    /// Opens the file, and the folders above it, for appending.
+    /// Opens the file for appending; creates it and its parent folders if they do not exist.
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let file = writer::open(path)?;
-        let (queue, dropped) = (Arc::new(Queue::default()), Counter::default());
-        let (queue_of_writer, dropped_of_writer) = (Arc::clone(&queue), dropped.clone());
+        let (queue, dropped) = (Arc::new(LineQueue::default()), Counter::default());
+        let (writer_queue, writer_dropped) = (Arc::clone(&queue), dropped.clone());
         let writer = std::thread::Builder::new()
             .name("audit".to_owned())
-            .spawn(move || writer::run(&queue_of_writer, file, &dropped_of_writer))?;
+            .spawn(move || writer::run(&writer_queue, file, &writer_dropped))?;
         Ok(Self { path: path.to_owned(), clock, queue, dropped, writer: Mutex::new(Some(writer)) })
     }
 
-    /// Shows how many lines were lost to whoever reads the metrics.
+    /// Registers `s3o_audit_dropped_total`.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("s3o_audit_dropped", "Audit lines that could not be kept", self.dropped.clone());
+        registry.register(
+            "s3o_audit_dropped",
+            "Audit lines lost because the queue was full or the file could not be written",
+            self.dropped.clone(),
+        );
     }
 
-    /// Notes an event. It returns at once; see [`Audit::room`].
+    /// Queues a line and returns at once; see [`Audit::wait_for_capacity`].
     pub fn record(&self, event: &str, cause: Cause<'_>, actor: &str, fields: &impl Serialize) {
         let (request_id, run_id) = match cause {
             Cause::Request(id) => (Some(id), None),
             Cause::Run(id) => (None, Some(id)),
             Cause::Program => (None, None),
         };
-        let line = Line { time: text_of(self.clock.now()), event, request_id, run_id, actor, fields };
-        let kept = escape::to_line(&line).is_ok_and(|mut text| {
+        let line = AuditLine { time: rfc3339(self.clock.now()), event, request_id, run_id, actor, fields };
+        let is_queued = escape::to_line(&line).is_ok_and(|mut text| {
             text.push(b'\n');
             self.queue.push(&text)
         });
-        if !kept {
+        if !is_queued {
             self.dropped.inc();
         }
     }
 
-    /// Waits, a moment at most, until the queue has room: whoever can wait does so between events.
-    pub async fn room(&self) {
-        self.queue.room().await;
+    /// Waits up to a second while the queue is nearly full. Callers that can wait call it between events.
+    pub async fn wait_for_capacity(&self) {
+        self.queue.wait_for_capacity().await;
     }
 
-    /// Notes a run of a worker that did something or did not end well.
+    /// Records a run of a worker that changed something or failed.
     pub fn worker_run(&self, run: &RunReport) {
         if run.is_notable() {
-            self.record("worker.run", Cause::Run(&run.run_id), run.worker, &Run::of(run));
+            self.record("worker.run", Cause::Run(&run.run_id), run.worker, &RunFields::new(run));
         }
     }
 
-    /// Notes that a backend takes no more writes, and why.
+    /// Records that a backend takes no more writes, and why.
     pub fn backend_frozen(&self, backend: &str, reason: &str) {
         self.record("backend.frozen", Cause::Program, "identity", &json!({"backend": backend, "reason": reason}));
     }
 
-    /// Notes that an operator accepted a backend as it was found.
+    /// Records that an operator accepted a backend as it was found.
     pub fn backend_accepted(&self, backend: &str, found: Option<&str>, cause: Cause<'_>) {
         self.record("backend.accepted", cause, "admin", &json!({"backend": backend, "found": found}));
     }
 
-    /// Notes that an operator dismissed what a host found at a backend.
+    /// Records that an operator dismissed what a host found at a backend.
     pub fn backend_dismissed(&self, backend: &str, host: &str, cause: Cause<'_>) {
         self.record("backend.dismissed", cause, "admin", &json!({"backend": backend, "host": host}));
     }
@@ -157,40 +160,40 @@ impl Audit {
         self.record("clock.accepted", cause, "admin", &json!({"reason": held}));
     }
 
-    /// Opens the file anew, for a rotation that moved it away; lines noted before go to the old one.
+    /// Opens the file again after a log rotation renamed it. Earlier lines are written to the old file.
     pub fn reopen(&self) -> io::Result<()> {
         self.queue.switch_to(writer::open(&self.path)?);
         Ok(())
     }
 
-    /// Waits until everything noted so far was handed to the system.
+    /// Blocks until every line recorded so far is written, up to 10 s.
     pub fn flush(&self) {
         self.queue.flush();
     }
 
-    /// The same for those who must not hold up a thread.
+    /// Like [`Self::flush`], without blocking the thread.
     async fn written(&self) {
         self.queue.written().await;
     }
 
-    /// Writes out what is left and ends the writer; what is noted later is counted as lost.
+    /// Writes the remaining lines and ends the writer thread. Lines recorded later count as lost.
     pub fn close(&self) {
         self.queue.close();
         let writer = self.writer.lock().take();
         if writer.is_some_and(|writer| writer.join().is_err()) {
-            tracing::error!("the audit writer panicked");
+            tracing::error!("audit writer panicked, later audit lines are lost");
         }
     }
 
-    /// The latest lines that a filter lets pass, newest last.
-    pub fn latest(&self, filter: &Filter) -> io::Result<Vec<serde_json::Value>> {
+    /// The newest lines that match a filter, newest last.
+    pub fn latest(&self, filter: &AuditFilter) -> io::Result<Vec<serde_json::Value>> {
         self.flush();
         tail::read(&self.path, filter)
     }
 }
 
-/// A moment in RFC 3339, always as long, so that lines sort by it as text.
-fn text_of(moment: Timestamp) -> String {
+/// RFC 3339 with milliseconds: a fixed length, so that lines sort by time as text.
+fn rfc3339(moment: Timestamp) -> String {
     const FORMAT: &[BorrowedFormatItem<'_>] =
         format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
     let nanos = i128::from(moment.millis()) * 1_000_000;
@@ -198,7 +201,7 @@ fn text_of(moment: Timestamp) -> String {
     text.unwrap_or_else(|| moment.to_string())
 }
 
-impl Alarm for Audit {
+impl FreezeObserver for Audit {
     fn frozen(&self, backend: &BackendName, reason: &str) {
         self.backend_frozen(&backend.to_string(), reason);
     }
@@ -229,7 +232,7 @@ impl OrphanAlarm for Audit {
 impl RunObserver for Audit {
     async fn happened(&self, worker: &'static str, run_id: &str, events: Vec<Event>) {
         for event in &events {
-            self.room().await;
+            self.wait_for_capacity().await;
             self.record(event.name, Cause::Run(run_id), worker, event);
         }
         self.written().await;

@@ -1,4 +1,4 @@
-//! Reads the end of an audit file: a bounded number of bytes, whatever the file's size.
+//! Reads the newest lines of an audit file: at most [`BYTES_MAX`] bytes, whatever the file's size.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -8,42 +8,42 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// How far back a reading goes at most.
+/// The most bytes that one request reads.
 const BYTES_MAX: u64 = 64 << 20;
-/// How much is read at a time.
+/// The bytes of one read call.
 const BLOCK_BYTES: u64 = 256 << 10;
 
-/// A moment that is not one.
+/// A text that is not an RFC 3339 time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a moment such as 2026-01-31T12:00:00Z")]
+#[error("since: {0:?} is not a time such as 2026-01-31T12:00:00Z")]
 pub struct InvalidSince(String);
 
-/// Which lines are wanted.
+/// Selects lines.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
-    /// The event; a `*` at the end stands for any text, and none for every event.
+pub struct AuditFilter {
+    /// The event; a `*` at its end matches any text. None selects every event.
     pub event: Option<String>,
-    /// The earliest moment.
+    /// The earliest time.
     since: Option<OffsetDateTime>,
-    /// How many lines, counted from the newest.
+    /// The most lines, counted from the newest.
     pub limit: usize,
 }
 
-impl Filter {
-    /// The newest lines, this many.
+impl AuditFilter {
+    /// The newest lines, at most this many.
     #[must_use]
     pub fn newest(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Only lines from this moment on, in RFC 3339.
-    pub fn since(mut self, moment: &str) -> Result<Self, InvalidSince> {
-        let parsed = OffsetDateTime::parse(moment, &Rfc3339).map_err(|_| InvalidSince(moment.to_owned()))?;
+    /// Selects only lines from this RFC 3339 time on.
+    pub fn since(mut self, time: &str) -> Result<Self, InvalidSince> {
+        let parsed = OffsetDateTime::parse(time, &Rfc3339).map_err(|_| InvalidSince(time.to_owned()))?;
         self.since = Some(parsed);
         Ok(self)
     }
 
-    fn wants(&self, line: &Value) -> bool {
+    fn matches_event(&self, line: &Value) -> bool {
         let event = line["event"].as_str().unwrap_or_default();
         self.event.as_deref().is_none_or(|pattern| match pattern.strip_suffix('*') {
             Some(start) => event.starts_with(start),
@@ -51,21 +51,21 @@ impl Filter {
         })
     }
 
-    /// Lines stand in the order of time, but for the moment it takes to queue them.
+    /// Lines are in the order of time, except that concurrent events may be swapped.
     fn is_too_early(&self, line: &Value) -> bool {
         let Some(since) = self.since else { return false };
-        let moment = line["time"].as_str().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
-        moment.is_some_and(|moment| moment < since)
+        let time = line["time"].as_str().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
+        time.is_some_and(|time| time < since)
     }
 }
 
-/// The newest lines of a file that the filter lets pass, newest last. What is no JSON is no line.
-pub(super) fn read(path: &Path, filter: &Filter) -> io::Result<Vec<Value>> {
+/// The newest lines of a file that match the filter, newest last. Lines that are not JSON are skipped.
+pub(super) fn read(path: &Path, filter: &AuditFilter) -> io::Result<Vec<Value>> {
     let mut file = File::open(path)?;
     let mut end = file.seek(SeekFrom::End(0))?;
     let stop = end.saturating_sub(BYTES_MAX);
     let mut found = Vec::new();
-    // The beginning of a line whose end was read already.
+    // The start of a line whose end was read in the previous round.
     let mut rest = Vec::new();
     while end > stop && found.len() < filter.limit {
         let start = end.saturating_sub(BLOCK_BYTES).max(stop);
@@ -75,7 +75,7 @@ pub(super) fn read(path: &Path, filter: &Filter) -> io::Result<Vec<Value>> {
         block.append(&mut rest);
         let whole =
             if start == 0 { 0 } else { block.iter().position(|byte| *byte == b'\n').map_or(block.len(), |at| at + 1) };
-        if take(&block[whole..], filter, &mut found) {
+        if collect(&block[whole..], filter, &mut found) {
             break;
         }
         block.truncate(whole);
@@ -86,8 +86,8 @@ pub(super) fn read(path: &Path, filter: &Filter) -> io::Result<Vec<Value>> {
     Ok(found)
 }
 
-/// Takes lines from the last to the first; says whether the rest is too early.
-fn take(block: &[u8], filter: &Filter, found: &mut Vec<Value>) -> bool {
+/// Collects lines from the last to the first; returns true if no earlier line can match.
+fn collect(block: &[u8], filter: &AuditFilter, found: &mut Vec<Value>) -> bool {
     for line in block.rsplit(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         if found.len() >= filter.limit {
             return true;
@@ -96,7 +96,7 @@ fn take(block: &[u8], filter: &Filter, found: &mut Vec<Value>) -> bool {
         if filter.is_too_early(&line) {
             return true;
         }
-        if filter.wants(&line) {
+        if filter.matches_event(&line) {
             found.push(line);
         }
     }
@@ -105,7 +105,7 @@ fn take(block: &[u8], filter: &Filter, found: &mut Vec<Value>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_BYTES, Filter, read};
+    use super::{AuditFilter, BLOCK_BYTES, read};
     use serde_json::json;
 
     fn file(lines: impl Iterator<Item = String>) -> tempfile::NamedTempFile {
@@ -122,37 +122,37 @@ mod tests {
         }))
     }
 
-    fn numbers(file: &tempfile::NamedTempFile, filter: &Filter) -> Vec<u64> {
+    fn numbers(file: &tempfile::NamedTempFile, filter: &AuditFilter) -> Vec<u64> {
         read(file.path(), filter).unwrap().iter().map(|line| line["n"].as_u64().unwrap()).collect()
     }
 
     #[test]
-    fn the_newest_come_last() {
+    fn newest_line_comes_last() {
         let file = numbered(10);
-        assert_eq!(numbers(&file, &Filter::newest(3)), [7, 8, 9]);
-        assert_eq!(numbers(&file, &Filter::newest(100)).len(), 10);
-        assert!(numbers(&file, &Filter::newest(0)).is_empty());
+        assert_eq!(numbers(&file, &AuditFilter::newest(3)), [7, 8, 9]);
+        assert_eq!(numbers(&file, &AuditFilter::newest(100)).len(), 10);
+        assert!(numbers(&file, &AuditFilter::newest(0)).is_empty());
     }
 
     #[test]
-    fn lines_across_blocks_are_whole() {
+    fn lines_across_blocks_are_read_whole() {
         let count = usize::try_from(BLOCK_BYTES).unwrap() * 3 / 100;
-        let found = numbers(&numbered(count), &Filter::newest(usize::MAX));
+        let found = numbers(&numbered(count), &AuditFilter::newest(usize::MAX));
         assert!(found.into_iter().eq(0..count as u64));
     }
 
     #[test]
-    fn one_long_line_is_found_across_blocks() {
+    fn line_longer_than_a_block_is_read() {
         let long = "x".repeat(usize::try_from(BLOCK_BYTES).unwrap() * 3);
         let file =
             file([json!({"n": 1}), json!({"n": 2, "long": long}), json!({"n": 3})].iter().map(ToString::to_string));
-        assert_eq!(numbers(&file, &Filter::newest(10)), [1, 2, 3]);
+        assert_eq!(numbers(&file, &AuditFilter::newest(10)), [1, 2, 3]);
     }
 
     #[test]
-    fn events_are_chosen_exactly_or_by_their_beginning() {
+    fn event_filter_matches_exactly_or_by_prefix() {
         let file = numbered(6);
-        let by = |event: &str| Filter { event: Some(event.into()), ..Filter::newest(2) };
+        let by = |event: &str| AuditFilter { event: Some(event.into()), ..AuditFilter::newest(2) };
         assert_eq!(numbers(&file, &by("s3.PutObject")), [2, 4]);
         assert_eq!(numbers(&file, &by("worker.*")), [3, 5]);
         assert_eq!(numbers(&file, &by("*")), [4, 5]);
@@ -160,16 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_bounds_the_reading() {
+    fn since_excludes_earlier_lines() {
         let file = numbered(10);
-        let since = Filter::newest(100).since("2026-01-01T00:00:07Z").unwrap();
+        let since = AuditFilter::newest(100).since("2026-01-01T00:00:07Z").unwrap();
         assert_eq!(numbers(&file, &since), [7, 8, 9]);
-        assert!(Filter::newest(1).since("yesterday").is_err());
+        assert!(AuditFilter::newest(1).since("yesterday").is_err());
     }
 
     #[test]
-    fn torn_lines_are_passed_over() {
+    fn truncated_lines_are_skipped() {
         let file = file(["{\"n\": 1}", "{\"n\": 2, \"half", "", "{\"n\": 3}"].iter().map(ToString::to_string));
-        assert_eq!(numbers(&file, &Filter::newest(10)), [1, 3]);
+        assert_eq!(numbers(&file, &AuditFilter::newest(10)), [1, 3]);
     }
 }

@@ -1,14 +1,14 @@
-//! The audit trail on a real file.
+//! The audit log on a real file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use s3o_model::clock::{SystemClock, Timestamp};
-use s3o_workers::{Event, Outcome, RunObserver as _, RunReport};
+use s3o_workers::{Event, RunObserver as _, RunOutcome, RunReport};
 use serde_json::{Value, json};
 
-use super::{Audit, Cause, Filter, text_of};
+use super::{Audit, AuditFilter, Cause, rfc3339};
 
 fn open(path: &Path) -> Audit {
     Audit::open(path, Arc::new(SystemClock)).unwrap()
@@ -19,7 +19,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_line_says_when_what_and_who() {
+fn line_has_time_event_request_id_and_actor() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/audit.jsonl");
     let audit = open(&path);
@@ -36,21 +36,21 @@ fn a_line_says_when_what_and_who() {
 }
 
 #[test]
-fn moments_sort_as_text() {
-    let text = |millis| text_of(Timestamp::from_millis(millis));
+fn times_sort_as_text() {
+    let text = |millis| rfc3339(Timestamp::from_millis(millis));
     assert_eq!(text(1_767_225_600_000), "2026-01-01T00:00:00.000Z");
     assert_eq!(text(1_767_225_600_110), "2026-01-01T00:00:00.110Z");
 }
 
 #[tokio::test]
-async fn runs_that_did_nothing_leave_no_line() {
+async fn runs_that_changed_nothing_are_not_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let audit = open(&path);
     let run = RunReport {
         worker: "cleanup",
         run_id: "r".into(),
-        outcome: Outcome::Ok,
+        outcome: RunOutcome::Ok,
         items: BTreeMap::new(),
         started_at: "2026-01-01T00:00:00Z".into(),
         finished_at: "2026-01-01T00:00:01Z".into(),
@@ -59,9 +59,9 @@ async fn runs_that_did_nothing_leave_no_line() {
         reason: None,
     };
     audit.observed(&run).await;
-    audit.observed(&RunReport { outcome: Outcome::Skipped, ..run.clone() }).await;
+    audit.observed(&RunReport { outcome: RunOutcome::Skipped, ..run.clone() }).await;
     audit.observed(&RunReport { items: BTreeMap::from([("success", 2)]), ..run.clone() }).await;
-    audit.observed(&RunReport { outcome: Outcome::Error, error: Some("away".into()), ..run }).await;
+    audit.observed(&RunReport { outcome: RunOutcome::Error, error: Some("away".into()), ..run }).await;
     let found = lines(&path);
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(found[0]["items"]["success"], 2);
@@ -69,7 +69,7 @@ async fn runs_that_did_nothing_leave_no_line() {
 }
 
 #[tokio::test]
-async fn what_a_worker_did_is_in_the_file_before_it_goes_on() {
+async fn worker_events_are_written_before_the_run_continues() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let audit = open(&path);
@@ -81,7 +81,7 @@ async fn what_a_worker_did_is_in_the_file_before_it_goes_on() {
 }
 
 #[test]
-fn lines_noted_by_many_at_once_are_all_there_after_the_end() {
+fn close_writes_the_lines_of_all_threads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let audit = Arc::new(open(&path));
@@ -106,7 +106,7 @@ fn lines_noted_by_many_at_once_are_all_there_after_the_end() {
 }
 
 #[test]
-fn what_comes_after_the_end_is_counted() {
+fn lines_after_close_count_as_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let audit = open(&folder.path().join("audit.jsonl"));
     audit.close();
@@ -115,7 +115,7 @@ fn what_comes_after_the_end_is_counted() {
 }
 
 #[test]
-fn a_disk_without_room_is_counted() {
+fn lines_count_as_dropped_when_the_disk_is_full() {
     let audit = open(Path::new("/dev/full"));
     audit.record("test", Cause::Program, "test", &json!({}));
     audit.flush();
@@ -123,7 +123,7 @@ fn a_disk_without_room_is_counted() {
 }
 
 #[test]
-fn a_rotated_file_is_opened_anew() {
+fn reopen_writes_to_a_new_file_after_rotation() {
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("audit.jsonl"), folder.path().join("audit.1"));
     let audit = open(&path);
@@ -131,20 +131,20 @@ fn a_rotated_file_is_opened_anew() {
     std::fs::rename(&path, &moved).unwrap();
     audit.reopen().unwrap();
     audit.record("after", Cause::Program, "test", &json!({}));
-    let latest = audit.latest(&Filter::newest(10)).unwrap();
+    let latest = audit.latest(&AuditFilter::newest(10)).unwrap();
     assert_eq!(latest.len(), 1, "{latest:?}");
     assert_eq!(latest[0]["event"], "after");
     assert_eq!(lines(&moved)[0]["event"], "before");
 }
 
 #[test]
-fn a_line_cut_short_by_a_crash_spoils_no_other() {
+fn line_after_a_truncated_one_is_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     std::fs::write(&path, "{\"event\": \"cut").unwrap();
     let audit = open(&path);
     audit.record("whole", Cause::Program, "test", &json!({}));
-    let latest = audit.latest(&Filter::newest(10)).unwrap();
+    let latest = audit.latest(&AuditFilter::newest(10)).unwrap();
     assert_eq!(latest.len(), 1);
     assert_eq!(latest[0]["event"], "whole");
 }

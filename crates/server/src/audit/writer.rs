@@ -1,7 +1,6 @@
-//! The one thread that writes the audit file.
+//! The thread that writes the audit file.
 //!
-//! A line stands alone: where a crash or a full disk cut one short, the next begins a line of its
-//! own.
+//! If a crash or a full disk truncated a line, the next line still starts on a line of its own.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -10,9 +9,9 @@ use std::path::Path;
 
 use prometheus_client::metrics::counter::Counter;
 
-use super::queue::{Batch, Queue};
+use super::queue::{LineBatch, LineQueue};
 
-/// Opens the file for appending, readable by its owner alone.
+/// Opens the file for appending, with mode 0600; ends a truncated last line.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -29,23 +28,23 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes batches until the queue is closed.
-pub(super) fn run(queue: &Queue, mut file: File, dropped: &Counter) {
-    let mut torn = false;
-    while let Some(Batch { bytes, lines, next_file }) = queue.take() {
-        let start: &[u8] = if torn { b"\n" } else { b"" };
+/// Writes batches until the queue is closed. Runs on the writer thread.
+pub(super) fn run(queue: &LineQueue, mut file: File, dropped: &Counter) {
+    let mut is_truncated = false;
+    while let Some(LineBatch { bytes, lines, next_file }) = queue.take() {
+        let start: &[u8] = if is_truncated { b"\n" } else { b"" };
         match file.write_all(start).and_then(|()| file.write_all(&bytes)) {
-            Ok(()) => torn = false,
+            Ok(()) => is_truncated = false,
             Err(error) => {
-                torn = true;
+                is_truncated = true;
                 dropped.inc_by(lines);
-                tracing::error!(%error, lines, "audit lines lost");
+                tracing::error!(%error, lines, "audit lines lost, cannot write audit file");
             }
         }
         queue.settle(lines);
         if let Some(next) = next_file {
             file = next;
-            torn = false;
+            is_truncated = false;
         }
     }
 }

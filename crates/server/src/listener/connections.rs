@@ -14,12 +14,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Marks a connection with a request in flight.
+/// Value of `idle_since` while a request is in flight.
 const BUSY: u64 = u64::MAX;
-/// At most one warning about refused connections is logged in this time.
+/// Warnings about refused connections are logged at most this often.
 const WARNING_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The most connections of a listener.
+/// Limits for the connections of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
     /// From all clients together.
@@ -32,11 +32,11 @@ pub struct ConnectionLimits {
 pub(super) struct Connections {
     limits: ConnectionLimits,
     started: Instant,
-    state: Mutex<State>,
+    state: Mutex<ConnectionTable>,
 }
 
 #[derive(Default)]
-struct State {
+struct ConnectionTable {
     next_id: u64,
     open: HashMap<u64, ConnectionHandle>,
     per_address: HashMap<IpAddr, usize>,
@@ -46,9 +46,9 @@ struct State {
 
 /// One connection, as requests and the listener see it. The listener puts it into the extensions of each request.
 #[derive(Clone)]
-pub struct ConnectionHandle(Arc<Inner>);
+pub struct ConnectionHandle(Arc<ConnectionState>);
 
-struct Inner {
+struct ConnectionState {
     address: IpAddr,
     started: Instant,
     /// When the last request ended, in milliseconds since the listener started; [`BUSY`] while one is in flight.
@@ -57,7 +57,7 @@ struct Inner {
     ended: Notify,
 }
 
-/// A counted connection; dropping it gives its place back.
+/// A counted connection; dropping it removes it from the count.
 pub(super) struct OpenConnection {
     id: u64,
     handle: ConnectionHandle,
@@ -85,7 +85,7 @@ impl Connections {
             true
         };
         if !fits {
-            state.note_refusal(&self.limits);
+            state.count_refusal(&self.limits);
             return None;
         }
         let id = state.next_id;
@@ -96,12 +96,12 @@ impl Connections {
         Some(OpenConnection { id, handle, connections: Arc::clone(self) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.state.lock()
     }
 }
 
-impl State {
+impl ConnectionTable {
     /// Ends the connection that has been idle longest, of this address or of all; false if none is idle.
     fn end_longest_idle(&mut self, address: Option<IpAddr>) -> bool {
         let candidates = self.open.iter().filter(|(_, handle)| address.is_none_or(|only| only == handle.0.address));
@@ -124,19 +124,19 @@ impl State {
         Some(handle)
     }
 
-    fn note_refusal(&mut self, limits: &ConnectionLimits) {
+    fn count_refusal(&mut self, limits: &ConnectionLimits) {
         self.refused += 1;
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
             self.warned_at = Some(Instant::now());
             let (open, refused) = (self.open.len(), self.refused);
-            tracing::warn!(open, refused, ?limits, "connections refused, all of them have requests in flight");
+            tracing::warn!(open, refused, ?limits, "connections refused, all open connections have requests in flight");
         }
     }
 }
 
 impl ConnectionHandle {
     fn new(address: IpAddr, started: Instant) -> Self {
-        let handle = Self(Arc::new(Inner {
+        let handle = Self(Arc::new(ConnectionState {
             address,
             started,
             idle_since: AtomicU64::new(0),
@@ -147,12 +147,12 @@ impl ConnectionHandle {
         handle
     }
 
-    /// Closes the connection at once, whatever it does.
+    /// Closes the connection at once, even with a request in flight.
     pub fn end(&self) {
         self.0.ended.notify_one();
     }
 
-    /// Notes that a request with a valid signature came on this connection.
+    /// Records that a request on this connection had a valid signature.
     pub fn mark_authenticated(&self) {
         self.0.authenticated.store(true, Ordering::Relaxed);
     }
@@ -238,12 +238,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unauthenticated_connections_are_ended_first() {
         let all = connections(2, 2);
-        let known = all.open(address(1)).unwrap();
-        known.handle().mark_authenticated();
+        let authenticated = all.open(address(1)).unwrap();
+        authenticated.handle().mark_authenticated();
         advance(Duration::from_secs(1)).await;
-        let stranger = all.open(address(2)).unwrap();
+        let unauthenticated = all.open(address(2)).unwrap();
         let _third = all.open(address(3)).unwrap();
-        stranger.handle().ended().await;
+        unauthenticated.handle().ended().await;
     }
 
     #[tokio::test]
@@ -256,7 +256,7 @@ mod tests {
         let _second = other.handle().begin_request();
         assert!(all.open(address(3)).is_none(), "the limit of all");
         drop(request);
-        assert!(all.open(address(3)).is_some(), "an idle connection makes way");
+        assert!(all.open(address(3)).is_some(), "an idle connection is replaced");
         drop((busy, other));
         assert!(all.lock().per_address.is_empty());
     }

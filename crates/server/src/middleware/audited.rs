@@ -1,38 +1,38 @@
-//! The audit line of an S3 request: one for each that may have changed something, and one for each
-//! whose signature does not hold.
+//! Audit lines of S3 requests: one for each request that may have changed something, and one for each request without a
+//! valid signature.
 
 use std::borrow::Cow;
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH};
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use serde::Serialize;
 
-use super::RequestNotes;
+use super::RequestContext;
 use crate::audit::{Audit, Cause};
 
-/// Who asks where nobody is named.
-const NOBODY: &str = "anonymous";
-/// The longest name of an access key that is taken from a request whose signature does not hold.
-const CLAIMED_BYTES_MAX: usize = 128;
+/// The actor of requests that name no access key.
+const ANONYMOUS: &str = "anonymous";
+/// Longest access key ID, in characters, that is recorded from a request without a valid signature.
+const CLAIMED_CHARS_MAX: usize = 128;
 
-/// What an audit line needs from a request before it is consumed.
+/// The parts of a request that an audit line needs.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct AuditedRequest {
     method: Method,
-    path: String,
-    claimed: Option<String>,
-    size_bytes: Option<u64>,
+    uri: Uri,
+    authorization: Option<HeaderValue>,
+    length: Option<HeaderValue>,
 }
 
 #[derive(Serialize)]
-struct Changed<'a> {
+struct MutationFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<&'a [String]>,
-    /// None where the client left before its answer.
+    /// `None` if the client disconnected before the response.
     status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'a str>,
@@ -41,92 +41,83 @@ struct Changed<'a> {
 }
 
 #[derive(Serialize)]
-struct Unproven<'a> {
+struct S3AuthFailureFields<'a> {
     status: Option<u16>,
     code: Option<&'a str>,
     method: &'a str,
     path: &'a str,
 }
 
-impl Asked {
+impl AuditedRequest {
     pub(super) fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
         Self {
             method: method.clone(),
-            path: uri.path().to_owned(),
-            claimed: claimed(uri, headers),
-            size_bytes: size_bytes(headers),
+            uri: uri.clone(),
+            authorization: headers.get(AUTHORIZATION).cloned(),
+            length: headers.get("x-amz-decoded-content-length").or_else(|| headers.get(CONTENT_LENGTH)).cloned(),
         }
     }
 
     pub(super) fn path(&self) -> &str {
-        &self.path
+        self.uri.path()
     }
 
     pub(super) fn method(&self) -> &Method {
         &self.method
     }
 
-    /// Writes the line of a request that was answered, or left by its client.
-    pub(super) fn record(&self, audit: &Audit, notes: &RequestNotes, status: Option<StatusCode>) {
-        let cause = Cause::Request(notes.request_id());
-        match (notes.subject(), notes.operation()) {
-            (Some(subject), Some(operation)) if mutates(operation) => {
-                let fields = Changed {
+    /// Writes the audit line; `status` is `None` if the client disconnected before the response.
+    pub(super) fn record(&self, audit: &Audit, context: &RequestContext, status: Option<StatusCode>) {
+        let cause = Cause::Request(context.request_id());
+        match (context.subject(), context.operation()) {
+            (Some(subject), Some(operation)) if operation.mutates() => {
+                let fields = MutationFields {
                     bucket: subject.bucket.as_deref(),
                     key: subject.key.as_deref(),
-                    keys: notes.keys(),
+                    keys: context.keys(),
                     status: status.map(|status| status.as_u16()),
-                    code: notes.error_code(),
-                    size_bytes: self.size_bytes.filter(|_| carries_bytes(operation)),
+                    code: context.error_code(),
+                    size_bytes: self.size_bytes().filter(|_| operation.has_object_body),
                 };
-                audit.record(&format!("s3.{operation}"), cause, &subject.access_key_id, &fields);
+                audit.record(&format!("s3.{}", operation.name), cause, &subject.access_key_id, &fields);
             }
-            // A question of a browser carries no signature by design.
-            (None, _) if self.method != Method::OPTIONS && status.is_some_and(|status| unproven(status, notes)) => {
-                let fields = Unproven {
+            // CORS preflight requests of browsers are never signed.
+            (None, _)
+                if self.method != Method::OPTIONS && status.is_some_and(|status| is_auth_failure(status, context)) =>
+            {
+                let fields = S3AuthFailureFields {
                     status: status.map(|status| status.as_u16()),
-                    code: notes.error_code(),
+                    code: context.error_code(),
                     method: self.method.as_str(),
-                    path: &self.path,
+                    path: self.path(),
                 };
-                audit.record("s3.AuthFailure", cause, self.claimed.as_deref().unwrap_or(NOBODY), &fields);
+                let claimed = claimed(&self.uri, self.authorization.as_ref());
+                audit.record("s3.AuthFailure", cause, claimed.as_deref().unwrap_or(ANONYMOUS), &fields);
             }
             _ => {}
         }
     }
+
+    /// The declared size of the object or part, without `aws-chunked` framing.
+    fn size_bytes(&self) -> Option<u64> {
+        self.length.as_ref()?.to_str().ok()?.parse().ok()
+    }
 }
 
-/// The codes of requests that are answered with 400 because their signature or credentials cannot be read. Without a
-/// verified signer, `InvalidRequest` means that too.
+/// Error codes with status 400 that mean an unreadable signature or credential. Without a verified signer,
+/// `InvalidRequest` means that too.
 const UNREADABLE: [&str; 4] =
     ["AuthorizationHeaderMalformed", "AuthorizationQueryParametersError", "InvalidRequest", "InvalidToken"];
 
-/// True if the answer refuses a request whose signer was not verified for that reason.
-fn unproven(status: StatusCode, notes: &RequestNotes) -> bool {
-    let is_unreadable = || notes.error_code().is_some_and(|code| UNREADABLE.contains(&code));
+/// True if the request was refused because its signature is missing or invalid.
+fn is_auth_failure(status: StatusCode, context: &RequestContext) -> bool {
+    let is_unreadable = || context.error_code().is_some_and(|code| UNREADABLE.contains(&code));
     status == StatusCode::FORBIDDEN || (status == StatusCode::BAD_REQUEST && is_unreadable())
 }
 
-/// Whether an operation may change something. Those that are not offered do not.
-#[must_use]
-pub fn mutates(operation: &str) -> bool {
-    !["Get", "Head", "List", "NotImplemented"].iter().any(|start| operation.starts_with(start))
-}
-
-/// Whether the body of an operation becomes an object's bytes.
-fn carries_bytes(operation: &str) -> bool {
-    matches!(operation, "PutObject" | "UploadPart")
-}
-
-/// The size of an object's bytes, without the framing that they may travel in.
-fn size_bytes(headers: &HeaderMap) -> Option<u64> {
-    let value = headers.get("x-amz-decoded-content-length").or_else(|| headers.get(CONTENT_LENGTH))?;
-    value.to_str().ok()?.parse().ok()
-}
-
-/// The access key that a request says it is signed with.
-fn claimed(uri: &Uri, headers: &HeaderMap) -> Option<String> {
-    let in_header = headers.get(AUTHORIZATION).and_then(|value| {
+/// The access key ID that the request states, verified or not.
+fn claimed(uri: &Uri, authorization: Option<&HeaderValue>) -> Option<String> {
+    let in_header = authorization.and_then(|value| {
         let (_, credential) = value.to_str().ok()?.split_once("Credential=")?;
         Some(Cow::Borrowed(credential))
     });
@@ -137,14 +128,15 @@ fn claimed(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     };
     let credential = in_header.or_else(in_query)?;
     let name = credential.split('/').next().filter(|name| !name.is_empty())?;
-    Some(name.chars().take(CLAIMED_BYTES_MAX).collect())
+    Some(name.chars().take(CLAIMED_CHARS_MAX).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, claimed, mutates};
-    use crate::audit::{Audit, Filter};
-    use crate::middleware::{RequestNotes, Subject};
+    use super::{AuditedRequest, claimed};
+    use crate::audit::{Audit, AuditFilter};
+    use crate::middleware::{RequestContext, RequestSubject};
+    use crate::s3::operations::{NOT_OFFERED, offered};
     use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
     use s3o_model::clock::SystemClock;
     use serde_json::Value;
@@ -154,7 +146,7 @@ mod tests {
         pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
     }
 
-    fn line(notes: &RequestNotes, status: Option<u16>) -> Option<Value> {
+    fn line(context: &RequestContext, status: Option<u16>) -> Option<Value> {
         let folder = tempfile::tempdir().unwrap();
         let audit = Audit::open(&folder.path().join("audit"), Arc::new(SystemClock)).unwrap();
         let headers = headers(&[
@@ -162,38 +154,37 @@ mod tests {
             ("x-amz-decoded-content-length", "7"),
             ("authorization", "AWS4-HMAC-SHA256 Credential=app/20260101/r/s3/aws4_request, SignedHeaders=host"),
         ]);
-        let asked = Asked::of(&Method::PUT, &Uri::from_static("/b/k"), &headers);
-        asked.record(&audit, notes, status.map(|status| StatusCode::from_u16(status).unwrap()));
-        audit.latest(&Filter::newest(1)).unwrap().pop()
+        let audited = AuditedRequest::of(&Method::PUT, &Uri::from_static("/b/k"), &headers);
+        audited.record(&audit, context, status.map(|status| StatusCode::from_u16(status).unwrap()));
+        audit.latest(&AuditFilter::newest(1)).unwrap().pop()
     }
 
-    fn notes(operation: &'static str, subject: Option<Subject>) -> RequestNotes {
-        let notes = RequestNotes::new("ID".into());
-        notes.set_operation(operation);
+    fn context(operation: &str, subject: Option<RequestSubject>) -> RequestContext {
+        let context = RequestContext::new("ID".into());
+        context.set_operation(offered(operation).unwrap_or(&NOT_OFFERED));
         if let Some(subject) = subject {
-            notes.set_subject(subject);
+            context.set_subject(subject);
         }
-        notes
+        context
     }
 
-    fn subject() -> Subject {
-        Subject { access_key_id: "app".into(), bucket: Some("b".into()), key: Some("k".into()) }
+    fn subject() -> RequestSubject {
+        RequestSubject { access_key_id: "app".into(), bucket: Some("b".into()), key: Some("k".into()) }
     }
 
     #[test]
-    fn reads_change_nothing() {
+    fn only_mutations_are_audited() {
         for operation in ["GetObject", "HeadBucket", "ListObjectsV2", "GetObjectAttributes", "NotImplemented"] {
-            assert!(!mutates(operation), "{operation}");
-            assert_eq!(line(&notes(operation, Some(subject())), Some(200)), None);
+            assert_eq!(line(&context(operation, Some(subject())), Some(200)), None, "{operation}");
         }
         for operation in ["PutObject", "DeleteObjects", "CreateBucket", "AbortMultipartUpload", "PutObjectTagging"] {
-            assert!(mutates(operation), "{operation}");
+            assert!(line(&context(operation, Some(subject())), Some(200)).is_some(), "{operation}");
         }
     }
 
     #[test]
-    fn a_change_is_told_whole() {
-        let line = line(&notes("PutObject", Some(subject())), Some(200)).unwrap();
+    fn mutation_is_audited_with_all_fields() {
+        let line = line(&context("PutObject", Some(subject())), Some(200)).unwrap();
         assert_eq!((&line["event"], &line["actor"]), (&"s3.PutObject".into(), &"app".into()));
         assert_eq!((&line["bucket"], &line["key"]), (&"b".into(), &"k".into()));
         assert_eq!((&line["status"], &line["size_bytes"]), (&200.into(), &7.into()));
@@ -201,43 +192,42 @@ mod tests {
     }
 
     #[test]
-    fn a_change_whose_client_left_is_told_without_a_status() {
-        let line = line(&notes("DeleteObject", Some(subject())), None).unwrap();
+    fn mutation_without_response_is_audited_without_status() {
+        let line = line(&context("DeleteObject", Some(subject())), None).unwrap();
         assert_eq!((&line["event"], &line["status"]), (&"s3.DeleteObject".into(), &Value::Null));
         assert!(line.get("size_bytes").is_none());
     }
 
     #[test]
-    fn an_unproven_request_is_told_with_the_key_it_claims() {
-        let notes = notes("GetObject", None);
-        notes.set_error_code("SignatureDoesNotMatch");
-        let line = line(&notes, Some(403)).unwrap();
+    fn auth_failure_is_audited_with_the_claimed_key() {
+        let context = context("GetObject", None);
+        context.set_error_code("SignatureDoesNotMatch");
+        let line = line(&context, Some(403)).unwrap();
         assert_eq!((&line["event"], &line["actor"]), (&"s3.AuthFailure".into(), &"app".into()));
         assert_eq!((&line["code"], &line["path"]), (&"SignatureDoesNotMatch".into(), &"/b/k".into()));
-        assert_eq!(self::line(&notes, Some(400)), None);
+        assert_eq!(self::line(&context, Some(400)), None);
     }
 
     #[test]
-    fn credentials_that_cannot_be_read_are_audited_too() {
+    fn unreadable_credentials_are_audited() {
         for (code, audited) in [("AuthorizationHeaderMalformed", true), ("InvalidToken", true), ("InvalidURI", false)] {
-            let notes = notes("GetObject", None);
-            notes.set_error_code(code);
-            let line = line(&notes, Some(400));
+            let context = context("GetObject", None);
+            context.set_error_code(code);
+            let line = line(&context, Some(400));
             assert_eq!(line.is_some(), audited, "{code}");
             assert!(line.is_none_or(|line| line["event"] == "s3.AuthFailure" && line["status"] == 400), "{code}");
         }
-        let signed = notes("GetObject", Some(subject()));
+        let signed = context("GetObject", Some(subject()));
         signed.set_error_code("InvalidRequest");
         assert_eq!(line(&signed, Some(400)), None);
     }
 
     #[test]
     fn claimed_keys_are_found_in_headers_and_queries() {
-        let none = HeaderMap::new();
         let presigned = Uri::from_static("/b/k?X-Amz-Date=d&X-Amz-Credential=app%2F20260101%2Fr%2Fs3%2Faws4_request");
-        assert_eq!(claimed(&presigned, &none).as_deref(), Some("app"));
-        assert_eq!(claimed(&Uri::from_static("/b/k"), &none), None);
-        let nonsense = headers(&[("authorization", "Bearer x")]);
-        assert_eq!(claimed(&Uri::from_static("/b/k"), &nonsense), None);
+        assert_eq!(claimed(&presigned, None).as_deref(), Some("app"));
+        assert_eq!(claimed(&Uri::from_static("/b/k"), None), None);
+        let nonsense = HeaderValue::from_static("Bearer x");
+        assert_eq!(claimed(&Uri::from_static("/b/k"), Some(&nonsense)), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Request counts and durations.
+//! Prometheus metrics of S3 requests.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     operation: &'static str,
     status: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Asked {
+struct OperationLabels {
     operation: &'static str,
 }
 
-/// The metrics of S3 requests; clones count together.
+/// The metrics of S3 requests; clones share the counters.
 #[derive(Debug, Clone)]
 pub struct RequestMetrics {
-    requests: Family<Answered, Counter>,
-    durations: Family<Asked, Histogram, fn() -> Histogram>,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<OperationLabels, Histogram, fn() -> Histogram>,
     rejections: Counter,
 }
 
@@ -51,12 +51,12 @@ impl RequestMetrics {
         registry.register("s3o_requests", "S3 requests by operation and status", metrics.requests.clone());
         registry.register(
             "s3o_request_duration_seconds",
-            "Time from a request's header to its answer's header",
+            "Time from the request headers to the response headers",
             metrics.durations.clone(),
         );
         registry.register(
             "s3o_admission_rejections",
-            "S3 requests that were turned away because too many were in flight",
+            "S3 requests rejected because all request slots were in use",
             metrics.rejections.clone(),
         );
         metrics
@@ -67,8 +67,8 @@ impl RequestMetrics {
     }
 
     pub(super) fn record(&self, operation: &'static str, status: u16, duration: Duration) {
-        self.requests.get_or_create(&Answered { operation, status }).inc();
-        self.durations.get_or_create(&Asked { operation }).observe(duration.as_secs_f64());
+        self.requests.get_or_create(&RequestLabels { operation, status }).inc();
+        self.durations.get_or_create(&OperationLabels { operation }).observe(duration.as_secs_f64());
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn names_and_labels_are_as_promised() {
+    fn metric_names_and_labels_match_the_documentation() {
         let mut registry = Registry::default();
         let metrics = RequestMetrics::register(&mut registry);
         metrics.record("GetObject", 200, Duration::from_millis(3));

@@ -1,20 +1,20 @@
-//! What every S3 request gets, whatever it asks: a place, an identifier, metrics, a log line, an
-//! audit line where it may have changed something, and a body that is waited for no longer than is fair.
+//! What every S3 request gets, whatever its operation: a slot, a request ID, metrics, a log line, an audit line if it
+//! may have changed something, and a time limit for its body.
 //!
-//! All of it is done here, around the operations, so that none of them can forget it.
+//! The middleware wraps all operations, so that none of them can omit it.
 
 mod admission;
 mod audited;
 mod incoming;
 mod metrics;
-mod notes;
 mod observer;
+mod request_context;
 mod transfer;
 
-pub use admission::{Admission, Admitted, Held, Metered, SlotTicket};
-pub use audited::mutates;
-pub use incoming::{Connection, Rest, STALLED, Watched, watch};
+pub(crate) use admission::{Admission, GuardedBody, MeteredBody, SlotTicket};
+pub(crate) use incoming::{ConnectionFate, STALLED, UnreadBody, watch};
 pub use metrics::RequestMetrics;
-pub use notes::{RequestNotes, Subject};
-pub use observer::{Observed, Observer};
-pub use transfer::Transfer;
+pub(crate) use observer::Observed;
+pub use observer::Observer;
+pub(crate) use request_context::{RequestContext, RequestSubject};
+pub(crate) use transfer::Transfer;

@@ -1,4 +1,4 @@
-//! Follows one request from its header to its answer's header.
+//! Measures, logs and audits each request, from its headers to the headers of its response.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use s3o_model::entropy::Entropy;
 use tokio::time::Instant;
 
-use super::audited::Asked;
-use super::{RequestMetrics, RequestNotes};
+use super::audited::AuditedRequest;
+use super::{RequestContext, RequestMetrics};
 use crate::audit::Audit;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
-/// The operation of requests that were refused before they had one.
+/// Metric label of requests that were refused before their operation was known.
 const NO_OPERATION: &str = "unknown";
 
-/// Observes requests.
+/// Measures, logs and audits requests; clones share everything.
 #[derive(Clone)]
 pub struct Observer {
     metrics: RequestMetrics,
@@ -22,32 +22,32 @@ pub struct Observer {
     audit: Arc<Audit>,
 }
 
-/// A request under observation. One that is dropped before its answer is audited all the same:
-/// what it asked for may have been done.
+/// An observed request. If it is dropped before its response it is still audited, because the operation may have taken
+/// effect.
 pub struct Observed {
-    notes: RequestNotes,
-    asked: Asked,
+    context: RequestContext,
+    audited: AuditedRequest,
     started: Instant,
     audit: Option<Arc<Audit>>,
 }
 
 impl Observed {
-    /// The notes on the request.
+    /// Shared state of the request.
     #[must_use]
-    pub fn notes(&self) -> &RequestNotes {
-        &self.notes
+    pub fn context(&self) -> &RequestContext {
+        &self.context
     }
 
-    /// The request's path as the client sent it.
+    /// The path as the client sent it.
     #[must_use]
     pub fn path(&self) -> &str {
-        self.asked.path()
+        self.audited.path()
     }
 
-    /// Writes the audit line, once; says where to wait for room.
+    /// Writes the audit line once; returns the log whose queue the caller must wait for.
     fn record(&mut self, status: Option<StatusCode>) -> Option<Arc<Audit>> {
         let audit = self.audit.take()?;
-        self.asked.record(&audit, &self.notes, status);
+        self.audited.record(&audit, &self.context, status);
         Some(audit)
     }
 }
@@ -59,55 +59,55 @@ impl Drop for Observed {
 }
 
 impl Observer {
-    /// An observer that counts and audits here and draws identifiers from there.
+    /// `entropy` generates the request IDs.
     #[must_use]
     pub fn new(metrics: RequestMetrics, entropy: Arc<dyn Entropy>, audit: Arc<Audit>) -> Self {
         Self { metrics, entropy, audit }
     }
 
-    /// Gives a request its identifier and starts its clock.
+    /// Gives a request its ID and starts measuring its duration.
     pub fn begin<B>(&self, request: &mut Request<B>) -> Observed {
-        let notes = RequestNotes::new(format!("{:016X}", self.entropy.next_u64()));
-        request.extensions_mut().insert(notes.clone());
+        let context = RequestContext::new(format!("{:016X}", self.entropy.next_u64()));
+        request.extensions_mut().insert(context.clone());
         Observed {
-            notes,
-            asked: Asked::of(request.method(), request.uri(), request.headers()),
+            context,
+            audited: AuditedRequest::of(request.method(), request.uri(), request.headers()),
             started: Instant::now(),
             audit: Some(Arc::clone(&self.audit)),
         }
     }
 
-    /// Where requests are audited.
+    /// The audit log of requests.
     #[must_use]
     pub fn audit(&self) -> Arc<Audit> {
         Arc::clone(&self.audit)
     }
 
-    /// Counts a request that found no place.
+    /// Counts a request that found no free slot.
     pub fn count_rejection(&self) {
         self.metrics.reject();
     }
 
-    /// Puts the identifier on the answer, counts it, logs it and audits it.
+    /// Adds the request ID to the response, counts, logs and audits the request.
     pub async fn finish<B>(&self, mut observed: Observed, response: &mut Response<B>) {
         let status = response.status();
-        if let Ok(value) = HeaderValue::from_str(observed.notes.request_id()) {
+        if let Ok(value) = HeaderValue::from_str(observed.context.request_id()) {
             response.headers_mut().insert(REQUEST_ID, value);
         }
-        let operation = observed.notes.operation().unwrap_or(NO_OPERATION);
+        let operation = observed.context.operation().map_or(NO_OPERATION, |operation| operation.name);
         let duration = observed.started.elapsed();
         self.metrics.record(operation, status.as_u16(), duration);
         tracing::debug!(
-            request_id = observed.notes.request_id(),
+            request_id = observed.context.request_id(),
             operation,
             status = status.as_u16(),
-            method = %observed.asked.method(),
+            method = %observed.audited.method(),
             path = observed.path(),
             duration_us = duration.as_micros(),
             "s3 request"
         );
         if let Some(audit) = observed.record(Some(status)) {
-            audit.room().await;
+            audit.wait_for_capacity().await;
         }
     }
 }

@@ -1,13 +1,13 @@
-//! How fast the client of a request sends and takes bytes, over the last minute, and how a slow one is ended.
+//! Measures the transfer rate of each request over the last minute and ends slow transfers.
 //!
 //! Only time in which the server waits for the client counts: a transfer that waits for a backend is not slow.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use slab::Slab;
 use tokio::time::Instant;
 
 use crate::listener::ConnectionHandle;
@@ -18,29 +18,29 @@ pub(super) const WINDOW: Duration = Duration::from_mins(1);
 const WAITED_MIN: Duration = Duration::from_secs(30);
 /// The window moves in steps of this length.
 const STEP: Duration = Duration::from_secs(10);
-/// The steps of a window, and the one under way.
+/// The steps of a window, and the current one.
 const STEPS: usize = 7;
 
 /// What the server waits for from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Awaited {
+enum AwaitedFromClient {
     RequestBytes,
     ResponseRead,
 }
 
 /// The transfer of one request, in both directions.
 pub struct Transfer {
-    state: Mutex<State>,
+    state: Mutex<TransferState>,
     connection: Option<ConnectionHandle>,
 }
 
-struct State {
+struct TransferState {
     began: Instant,
     steps: [Step; STEPS],
     step_ends: Instant,
     /// Up to when waiting was credited.
     credited: Instant,
-    awaited: Option<Awaited>,
+    awaited: Option<AwaitedFromClient>,
     ended: bool,
     reader: Option<Waker>,
 }
@@ -52,11 +52,11 @@ struct Step {
 }
 
 impl Transfer {
-    /// A transfer on this connection that moved nothing yet.
+    /// `connection` is closed if the transfer is ended while the client reads the response.
     #[must_use]
     pub fn new(connection: Option<ConnectionHandle>) -> Arc<Self> {
         let now = Instant::now();
-        let state = State {
+        let state = TransferState {
             began: now,
             steps: [Step::default(); STEPS],
             step_ends: now + STEP,
@@ -68,36 +68,38 @@ impl Transfer {
         Arc::new(Self { state: Mutex::new(state), connection })
     }
 
-    /// The connection that carries it.
+    /// The connection of the request.
     #[must_use]
     pub fn connection(&self) -> Option<&ConnectionHandle> {
         self.connection.as_ref()
     }
 
-    /// Notes bytes of the request body that arrived.
+    /// Counts received bytes of the request body.
     pub(super) fn received(&self, bytes: usize) {
         self.lock().moved(bytes, None);
     }
 
-    /// Notes bytes of the response that were handed to the connection, which asks for more when the client took them.
+    /// Counts response bytes that were passed to the connection, which polls for more when the client has read them.
     pub(super) fn sent(&self, bytes: usize) {
-        self.lock().moved(bytes, Some(Awaited::ResponseRead));
+        self.lock().moved(bytes, Some(AwaitedFromClient::ResponseRead));
     }
 
-    /// Notes that the server waits for request bytes; false if the transfer was ended. Otherwise the task is woken when it is.
+    /// Records that the server waits for request bytes; false if the transfer was ended. [`Self::end`] wakes the task.
     pub(super) fn await_bytes(&self, cx: &Context<'_>) -> bool {
         let mut state = self.lock();
         state.advance(Instant::now());
-        state.awaited = Some(Awaited::RequestBytes);
+        state.awaited = Some(AwaitedFromClient::RequestBytes);
         state.reader = Some(cx.waker().clone());
         !state.ended
     }
 
-    /// Notes that the client is not waited for.
+    /// Records that the server does not wait for the client.
     pub(super) fn await_nothing(&self) {
         let mut state = self.lock();
-        state.advance(Instant::now());
-        state.awaited = None;
+        if state.awaited.is_some() {
+            state.advance(Instant::now());
+            state.awaited = None;
+        }
     }
 
     /// The rate in bytes per second, if the transfer may be ended for being slower than `rate_min`.
@@ -105,9 +107,9 @@ impl Transfer {
         let mut state = self.lock();
         let now = Instant::now();
         state.advance(now);
-        let judged = !state.ended && state.awaited.is_some() && now.duration_since(state.began) >= WINDOW;
+        let is_judged = !state.ended && state.awaited.is_some() && now.duration_since(state.began) >= WINDOW;
         let waited: Duration = state.steps.iter().map(|step| step.waited).sum();
-        if !judged || waited < WAITED_MIN {
+        if !is_judged || waited < WAITED_MIN {
             return None;
         }
         let bytes: u64 = state.steps.iter().map(|step| step.bytes).sum();
@@ -119,22 +121,22 @@ impl Transfer {
     /// Ends the transfer: an upload fails with `RequestTimeout`, a download loses its connection.
     fn end(&self) {
         let mut state = self.lock();
-        // The client may have moved on since the transfer was judged.
+        // The transfer may have made progress since its rate was computed.
         let Some(awaited) = state.awaited else { return };
         state.ended = true;
         match awaited {
-            Awaited::ResponseRead => self.connection.iter().for_each(ConnectionHandle::end),
-            Awaited::RequestBytes => state.reader.take().into_iter().for_each(Waker::wake),
+            AwaitedFromClient::ResponseRead => self.connection.iter().for_each(ConnectionHandle::end),
+            AwaitedFromClient::RequestBytes => state.reader.take().into_iter().for_each(Waker::wake),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TransferState> {
         self.state.lock()
     }
 }
 
-impl State {
-    fn moved(&mut self, bytes: usize, awaited: Option<Awaited>) {
+impl TransferState {
+    fn moved(&mut self, bytes: usize, awaited: Option<AwaitedFromClient>) {
         self.advance(Instant::now());
         self.steps[0].bytes += bytes as u64;
         self.awaited = awaited;
@@ -159,46 +161,43 @@ impl State {
     }
 }
 
-/// The transfers of all requests that hold a slot.
+/// The transfers of all requests that hold a slot, by registration number.
 #[derive(Default)]
-pub(super) struct Transfers(Mutex<(u64, HashMap<u64, Arc<Transfer>>)>);
+pub(super) struct Transfers(Mutex<Slab<Arc<Transfer>>>);
 
-/// A registered transfer; dropping it takes it off the list.
+/// A registered transfer; dropping it removes it from the list.
 pub(super) struct Registered {
-    id: u64,
+    position: usize,
     transfers: Arc<Transfers>,
 }
 
 impl Transfers {
     pub(super) fn register(self: &Arc<Self>, transfer: &Arc<Transfer>) -> Registered {
-        let mut listed = self.lock();
-        listed.0 += 1;
-        let id = listed.0;
-        listed.1.insert(id, Arc::clone(transfer));
-        Registered { id, transfers: Arc::clone(self) }
+        let position = self.0.lock().insert(Arc::clone(transfer));
+        Registered { position, transfers: Arc::clone(self) }
     }
 
     /// Ends the slowest transfer below the minimum rate; false if none is.
     pub(super) fn end_slowest(&self, rate_min: u64) -> bool {
         let slowest = {
-            let listed = self.lock();
-            let slow = listed.1.values().filter_map(|transfer| Some((transfer.slow_rate(rate_min)?, transfer)));
+            let listed = self.0.lock();
+            let slow = listed.iter().filter_map(|(_, transfer)| Some((transfer.slow_rate(rate_min)?, transfer)));
             slow.min_by_key(|(rate, _)| *rate).map(|(rate, transfer)| (rate, Arc::clone(transfer)))
         };
         let Some((rate, transfer)) = slowest else { return false };
-        tracing::info!(bytes_per_second = rate, "slow transfer ended, all request slots are in use");
+        tracing::info!(
+            bytes_per_second = rate,
+            min_transfer_rate = rate_min,
+            "slow transfer ended, all request slots are in use"
+        );
         transfer.end();
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (u64, HashMap<u64, Arc<Transfer>>)> {
-        self.0.lock()
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.transfers.lock().1.remove(&self.id);
+        self.transfers.0.lock().remove(self.position);
     }
 }
 
@@ -216,7 +215,7 @@ mod tests {
         Context::from_waker(Waker::noop())
     }
 
-    /// Receives so many bytes each second, for so long.
+    /// Receives `bytes` each second for `seconds`.
     async fn trickle(transfer: &Transfer, bytes: usize, seconds: u64) {
         for _ in 0..seconds {
             transfer.await_bytes(&context());
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rate_is_judged_after_a_minute() {
+    async fn rate_is_checked_after_a_minute() {
         let transfer = Transfer::new(None);
         trickle(&transfer, 100, 59).await;
         assert_eq!(transfer.slow_rate(KIB), None, "too young");
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_for_a_backend_is_not_slowness_of_the_client() {
+    async fn waiting_for_a_backend_does_not_make_a_transfer_slow() {
         let transfer = Transfer::new(None);
         transfer.received(1);
         advance(WINDOW * 3).await;
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn responses_that_are_not_read_are_slow() {
+    async fn unread_response_is_slow() {
         let transfer = Transfer::new(None);
         transfer.sent(6000);
         advance(WINDOW).await;

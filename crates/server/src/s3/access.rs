@@ -1,7 +1,6 @@
-//! Access keys and what they allow.
+//! Access keys and their grants.
 //!
-//! Every request sees one set of keys from beginning to end: a reload swaps the whole set, and a
-//! secret is looked up anew for each request, so a rotated one counts at once.
+//! A reload replaces the whole set of keys. Each request looks its key up again, so a rotated secret is valid at once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 
 use s3o_model::shared::Shared;
 
-/// How much a key may do in its buckets; each includes the ones before it.
+/// Access level of a key in its buckets; each level includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// GET, HEAD and LIST.
@@ -31,7 +30,7 @@ impl Access {
         }
     }
 
-    /// What a key of this level may do, for people.
+    /// Description of the level for `s3o init` and the documentation.
     #[must_use]
     pub fn may(self) -> &'static str {
         match self {
@@ -47,16 +46,16 @@ impl Access {
 /// The pattern that matches every bucket.
 pub const ALL_BUCKETS: &str = "*";
 
-/// An access key and its grants.
+/// An access key with its secret and its grants.
 #[derive(Clone)]
 pub struct AccessKey {
-    /// Its public half.
+    /// The public part of the key pair; requests name it.
     pub access_key_id: String,
-    /// Its secret half.
+    /// Verifies signatures; `Debug` does not print it.
     pub secret: String,
-    /// Patterns of the buckets it may use; `*` stands for any text. An empty list grants no bucket.
+    /// Patterns of the buckets it may use; `*` matches any text. An empty list grants no bucket.
     pub buckets: Vec<String>,
-    /// How much it may do in them.
+    /// Access level in these buckets.
     pub access: Access,
 }
 
@@ -71,20 +70,20 @@ impl fmt::Debug for AccessKey {
 }
 
 impl AccessKey {
-    /// Whether the key may do this in that bucket.
+    /// True if the key has this access level or a higher one on the bucket.
     #[must_use]
     pub fn allows(&self, needed: Access, bucket: &str) -> bool {
         self.access >= needed && self.sees(bucket)
     }
 
-    /// Whether the key has any grant on that bucket.
+    /// True if the key has any grant on the bucket.
     #[must_use]
     pub fn sees(&self, bucket: &str) -> bool {
         self.buckets.iter().any(|pattern| matches(pattern, bucket))
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for any text.
+/// True if the name matches the pattern, in which `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(start) else { return false };
@@ -100,12 +99,12 @@ fn matches(pattern: &str, name: &str) -> bool {
     true
 }
 
-/// A set of access keys.
+/// A set of access keys, by their IDs.
 #[derive(Debug, Default)]
 pub struct Keys(HashMap<String, Arc<AccessKey>>);
 
 impl Keys {
-    /// The key with this public half.
+    /// The key with this ID.
     #[must_use]
     pub fn find(&self, access_key_id: &str) -> Option<Arc<AccessKey>> {
         self.0.get(access_key_id).cloned()
@@ -118,7 +117,7 @@ impl FromIterator<AccessKey> for Keys {
     }
 }
 
-/// The keys in force, shared by every request and swapped as a whole.
+/// The current keys, shared by all requests; a reload replaces the set.
 pub type SharedKeys = Shared<Keys>;
 
 #[cfg(test)]
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_any_text_at_the_star() {
+    fn star_matches_any_text() {
         for (pattern, name) in
             [("photos", "photos"), ("logs-*", "logs-"), ("*", "x"), ("a*b*c", "a-b-b-c"), ("*x", "ax")]
         {
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_includes_the_ones_below() {
+    fn each_access_level_includes_lower_ones() {
         let writer = key(&["photos"], Access::ReadWrite);
         assert!(writer.allows(Access::ReadOnly, "photos"));
         assert!(writer.allows(Access::ReadWrite, "photos"));
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_grants_nothing() {
+    fn empty_bucket_list_grants_nothing() {
         assert!(!key(&[], Access::Admin).allows(Access::ReadOnly, "anything"));
         assert!(key(&[super::ALL_BUCKETS], Access::ReadOnly).allows(Access::ReadOnly, "anything"));
     }

@@ -1,9 +1,9 @@
-//! Access control lists: the owner may do everything, and no list says otherwise.
+//! Access control lists: the one list that exists gives the owner full control.
 //!
-//! Some clients write a list back after every copy, so a list that says just this is taken; the
-//! canned ones among the headers are judged where all headers are.
+//! Some clients write the list back after every copy, so exactly this list is accepted. [`super::unsupported`] checks
+//! canned lists in headers.
 
-use s3o_engine::{GetObject, Wanted};
+use s3o_engine::{GetObject, RequestedRange};
 use s3o_model::conditions::ReadConditions;
 use s3s::dto::{
     AccessControlPolicy, GetBucketAclInput, GetBucketAclOutput, GetObjectAclInput, GetObjectAclOutput, Grant, Grantee,
@@ -11,66 +11,69 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response};
 
-use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::names;
 use super::owner::{NAME, owner};
 use super::refusal::Refusal;
+use super::s3_handler::{S3Answer, S3Handler};
 
-/// A bucket's list.
-pub async fn of_bucket(door: &Door, request: S3Request<GetBucketAclInput>) -> Answer<GetBucketAclOutput> {
-    door.engine.bucket(&names::bucket(&request.input.bucket)?).await.map_err(refuse)?;
+/// `GetBucketAcl`.
+pub async fn of_bucket(handler: &S3Handler, request: S3Request<GetBucketAclInput>) -> S3Answer<GetBucketAclOutput> {
+    handler.engine.bucket(&names::bucket(&request.input.bucket)?).await.map_err(refuse)?;
     Ok(S3Response::new(GetBucketAclOutput { grants: Some(grants()), owner: Some(owner()) }))
 }
 
-/// An object's list.
-pub async fn of_object(door: &Door, request: S3Request<GetObjectAclInput>) -> Answer<GetObjectAclOutput> {
+/// `GetObjectAcl`.
+pub async fn of_object(handler: &S3Handler, request: S3Request<GetObjectAclInput>) -> S3Answer<GetObjectAclOutput> {
     let input = request.input;
     names::version(input.version_id.as_deref())?;
-    demand_object(door, &input.bucket, &input.key).await?;
+    check_object_exists(handler, &input.bucket, &input.key).await?;
     let output = GetObjectAclOutput { grants: Some(grants()), owner: Some(owner()), ..GetObjectAclOutput::default() };
     Ok(S3Response::new(output))
 }
 
-/// Takes a bucket's list if it is the one that holds.
-pub async fn put_of_bucket(door: &Door, request: S3Request<PutBucketAclInput>) -> Answer<PutBucketAclOutput> {
+/// `PutBucketAcl`: accepts only the list that the bucket already has.
+pub async fn put_of_bucket(handler: &S3Handler, request: S3Request<PutBucketAclInput>) -> S3Answer<PutBucketAclOutput> {
     let input = request.input;
-    demand_what_holds(input.access_control_policy.as_ref())?;
-    door.engine.bucket(&names::bucket(&input.bucket)?).await.map_err(refuse)?;
+    check_policy(input.access_control_policy.as_ref())?;
+    handler.engine.bucket(&names::bucket(&input.bucket)?).await.map_err(refuse)?;
     Ok(S3Response::new(PutBucketAclOutput::default()))
 }
 
-/// Takes an object's list if it is the one that holds.
-pub async fn put_of_object(door: &Door, request: S3Request<PutObjectAclInput>) -> Answer<PutObjectAclOutput> {
+/// `PutObjectAcl`: accepts only the list that the object already has.
+pub async fn put_of_object(handler: &S3Handler, request: S3Request<PutObjectAclInput>) -> S3Answer<PutObjectAclOutput> {
     let input = request.input;
     names::version(input.version_id.as_deref())?;
-    demand_what_holds(input.access_control_policy.as_ref())?;
-    demand_object(door, &input.bucket, &input.key).await?;
+    check_policy(input.access_control_policy.as_ref())?;
+    check_object_exists(handler, &input.bucket, &input.key).await?;
     Ok(S3Response::new(PutObjectAclOutput::default()))
 }
 
-async fn demand_object(door: &Door, bucket: &str, key: &str) -> Result<(), Refusal> {
+async fn check_object_exists(handler: &S3Handler, bucket: &str, key: &str) -> Result<(), Refusal> {
     let get = GetObject {
         bucket: names::bucket(bucket)?,
         key: names::key(key)?,
-        wanted: Wanted::Whole,
+        wanted: RequestedRange::Whole,
         conditions: ReadConditions::default(),
     };
-    door.engine.head_object(&get).await.map(drop).map_err(refuse)
+    handler.engine.head_object(&get).await.map(drop).map_err(refuse)
 }
 
-fn demand_what_holds(policy: Option<&AccessControlPolicy>) -> Result<(), Refusal> {
+fn check_policy(policy: Option<&AccessControlPolicy>) -> Result<(), Refusal> {
     let Some(policy) = policy else { return Ok(()) };
     let is_owner = |id: Option<&String>| id.is_none_or(|id| id == NAME);
     let owned = policy.owner.as_ref().is_none_or(|owner| is_owner(owner.id.as_ref()));
     let grants = policy.grants.as_deref().unwrap_or_default();
-    if owned && !grants.is_empty() && grants.iter().all(gives_the_owner_everything) {
+    if owned && !grants.is_empty() && grants.iter().all(grants_full_control_to_owner) {
         return Ok(());
     }
-    Err(Refusal::because("NotImplemented", "No access control list but that of the owner alone is implemented"))
+    Err(Refusal::because(
+        "NotImplemented",
+        "Only the access control list that grants the owner FULL_CONTROL is implemented",
+    ))
 }
 
-fn gives_the_owner_everything(grant: &Grant) -> bool {
+fn grants_full_control_to_owner(grant: &Grant) -> bool {
     let to_owner = grant.grantee.as_ref().is_some_and(|grantee| {
         grantee.id.as_deref() == Some(NAME) && grantee.uri.is_none() && grantee.email_address.is_none()
     });
@@ -90,7 +93,7 @@ fn grants() -> Vec<Grant> {
 
 #[cfg(test)]
 mod tests {
-    use super::{demand_what_holds, grants, owner};
+    use super::{check_policy, grants, owner};
     use s3s::dto::{AccessControlPolicy, Owner, Permission};
 
     fn policy() -> AccessControlPolicy {
@@ -98,9 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn the_list_that_holds_may_be_written_back() {
-        assert!(demand_what_holds(None).is_ok());
-        assert!(demand_what_holds(Some(&policy())).is_ok());
+    fn current_list_may_be_written_back() {
+        assert!(check_policy(None).is_ok());
+        assert!(check_policy(Some(&policy())).is_ok());
     }
 
     #[test]
@@ -108,7 +111,7 @@ mod tests {
         let refused = |change: fn(&mut AccessControlPolicy)| {
             let mut policy = policy();
             change(&mut policy);
-            demand_what_holds(Some(&policy)).is_err_and(|refusal| refusal.code == "NotImplemented")
+            check_policy(Some(&policy)).is_err_and(|refusal| refusal.code == "NotImplemented")
         };
         assert!(refused(|policy| policy.grants = None));
         assert!(refused(|policy| policy.owner = Some(Owner { display_name: None, id: Some("other".into()) })));

@@ -1,4 +1,4 @@
-//! What a client attaches to an object: system headers, user metadata, tags, storage class.
+//! Attributes that a client sets on an object: system headers, user metadata, tags, storage class.
 
 use http::HeaderMap;
 use s3o_model::object::{Attributes, Headers, UserMetadata};
@@ -7,38 +7,31 @@ use s3s::dto::{Metadata, StorageClass};
 use super::refusal::Refusal;
 use super::tags;
 
-/// The most bytes that names and values of user metadata may have together.
+/// Limit for the names and values of user metadata together.
 const METADATA_BYTES_MAX: usize = 2048;
-/// The content type of an object that was stored without one.
+/// Content type of objects that were stored without one.
 pub const DEFAULT_CONTENT_TYPE: &str = "binary/octet-stream";
-/// The storage class that goes without saying.
+/// Responses omit this storage class.
 pub const DEFAULT_STORAGE_CLASS: &str = StorageClass::STANDARD;
 
-/// What a request attaches.
+/// Attributes as a request states them.
 #[derive(Debug, Default)]
-pub struct Given {
-    /// `Content-Type`.
+pub struct AttributeHeaders {
     pub content_type: Option<String>,
-    /// `Cache-Control`.
     pub cache_control: Option<String>,
-    /// `Content-Disposition`.
     pub content_disposition: Option<String>,
-    /// `Content-Encoding`.
     pub content_encoding: Option<String>,
-    /// `Content-Language`.
     pub content_language: Option<String>,
-    /// `x-amz-storage-class`.
     pub storage_class: Option<StorageClass>,
     /// `x-amz-meta-*`.
     pub metadata: Option<Metadata>,
-    /// `x-amz-tagging`.
     pub tagging: Option<String>,
 }
 
-/// Takes what any request that stores an object attaches.
+/// Takes the attributes from the input of any operation that stores an object.
 macro_rules! given {
     ($input:expr) => {
-        $crate::s3::attributes::Given {
+        $crate::s3::attributes::AttributeHeaders {
             content_type: $input.content_type.take(),
             cache_control: $input.cache_control.take(),
             content_disposition: $input.content_disposition.take(),
@@ -52,8 +45,8 @@ macro_rules! given {
 }
 pub(super) use given;
 
-impl Given {
-    /// Everything, checked. `Expires` is kept as the client wrote it.
+impl AttributeHeaders {
+    /// The validated attributes. `Expires` is kept as the client wrote it.
     pub fn attributes(self, request: &HeaderMap) -> Result<Attributes, Refusal> {
         let tags = self.tagging.as_deref().map(tags::from_header).transpose()?.unwrap_or_default();
         let metadata = checked_metadata(self.metadata)?;
@@ -61,7 +54,7 @@ impl Given {
             content_type: self.content_type,
             cache_control: self.cache_control,
             content_disposition: self.content_disposition,
-            content_encoding: self.content_encoding.as_deref().and_then(own_encoding),
+            content_encoding: self.content_encoding.as_deref().and_then(stored_encoding),
             content_language: self.content_language,
             expires: request.get("expires").and_then(|value| value.to_str().ok()).map(str::to_owned),
             storage_class: storage_class(self.storage_class.as_ref())?.filter(|class| class != DEFAULT_STORAGE_CLASS),
@@ -70,8 +63,8 @@ impl Given {
     }
 }
 
-/// A storage class by its name. Every one but STANDARD promises a price, a place or a delay that does not exist here,
-/// so it is refused. Objects that were stored under another one keep its name.
+/// The storage class. Every class but STANDARD is refused, because it stands for a price, location or delay that does
+/// not exist here. Objects that were stored with another class keep it.
 pub fn storage_class(given: Option<&StorageClass>) -> Result<Option<String>, Refusal> {
     let Some(class) = given else { return Ok(None) };
     if class.as_str() == DEFAULT_STORAGE_CLASS {
@@ -81,17 +74,17 @@ pub fn storage_class(given: Option<&StorageClass>) -> Result<Option<String>, Ref
     Err(Refusal::because("InvalidStorageClass", message))
 }
 
-/// The storage class that an answer names: all but the default.
+/// The storage class for a response, which omits the default.
 pub fn named_storage_class(stored: Option<&String>) -> Option<StorageClass> {
     stored.filter(|class| *class != DEFAULT_STORAGE_CLASS).map(|class| StorageClass::from(class.clone()))
 }
 
-/// The content encoding without `aws-chunked`, which describes the transfer; the rest stays byte for byte.
-fn own_encoding(content_encoding: &str) -> Option<String> {
-    let is_own = |coding: &&str| !coding.trim().eq_ignore_ascii_case("aws-chunked");
-    let own = content_encoding.split(',').filter(is_own).collect::<Vec<_>>().join(",");
-    let own = own.trim();
-    (!own.is_empty()).then(|| own.to_owned())
+/// The content encoding without `aws-chunked`, which describes the transfer; the rest is unchanged.
+fn stored_encoding(content_encoding: &str) -> Option<String> {
+    let is_stored = |coding: &&str| !coding.trim().eq_ignore_ascii_case("aws-chunked");
+    let stored = content_encoding.split(',').filter(is_stored).collect::<Vec<_>>().join(",");
+    let stored = stored.trim();
+    (!stored.is_empty()).then(|| stored.to_owned())
 }
 
 fn checked_metadata(metadata: Option<Metadata>) -> Result<UserMetadata, Refusal> {
@@ -102,22 +95,22 @@ fn checked_metadata(metadata: Option<Metadata>) -> Result<UserMetadata, Refusal>
 
 #[cfg(test)]
 mod tests {
-    use super::{Given, own_encoding, storage_class};
+    use super::{AttributeHeaders, storage_class, stored_encoding};
     use http::HeaderMap;
     use s3s::dto::{Metadata, StorageClass};
 
     #[test]
-    fn the_transfer_encoding_is_not_the_objects() {
-        assert_eq!(own_encoding("aws-chunked"), None);
-        assert_eq!(own_encoding("gzip, aws-chunked").as_deref(), Some("gzip"));
-        for (sent, own) in [
+    fn aws_chunked_is_not_stored() {
+        assert_eq!(stored_encoding("aws-chunked"), None);
+        assert_eq!(stored_encoding("gzip, aws-chunked").as_deref(), Some("gzip"));
+        for (sent, stored) in [
             ("gzip,br", "gzip,br"),
             ("deflate, gzip", "deflate, gzip"),
             ("AWS-Chunked, deflate, gzip", "deflate, gzip"),
             ("deflate,aws-chunked, gzip", "deflate, gzip"),
             ("x-aws-chunked", "x-aws-chunked"),
         ] {
-            assert_eq!(own_encoding(sent).as_deref(), Some(own), "{sent}");
+            assert_eq!(stored_encoding(sent).as_deref(), Some(stored), "{sent}");
         }
     }
 
@@ -132,9 +125,9 @@ mod tests {
 
     #[test]
     fn metadata_is_bounded() {
-        let with = |length| Given {
+        let with = |length| AttributeHeaders {
             metadata: Some(Metadata::from_iter([("k".to_owned(), "v".repeat(length))])),
-            ..Given::default()
+            ..AttributeHeaders::default()
         };
         assert!(with(2047).attributes(&HeaderMap::new()).is_ok());
         assert_eq!(with(2048).attributes(&HeaderMap::new()).unwrap_err().code, "MetadataTooLarge");

@@ -7,32 +7,35 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response};
 
-use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::names;
 use super::refusal::Refusal;
+use super::s3_handler::{S3Answer, S3Handler};
 use super::tags::{self, BUCKET_TAGS_MAX};
 
-/// A bucket's tags; one that has none has no set either.
-pub async fn get(door: &Door, request: S3Request<GetBucketTaggingInput>) -> Answer<GetBucketTaggingOutput> {
-    let bucket = door.engine.bucket(&names::bucket(&request.input.bucket)?).await.map_err(refuse)?;
+/// `GetBucketTagging`; a bucket without tags answers `NoSuchTagSet`.
+pub async fn get(handler: &S3Handler, request: S3Request<GetBucketTaggingInput>) -> S3Answer<GetBucketTaggingOutput> {
+    let bucket = handler.engine.bucket(&names::bucket(&request.input.bucket)?).await.map_err(refuse)?;
     if bucket.tags.is_empty() {
         return Err(Refusal::new("NoSuchTagSet").into());
     }
     Ok(S3Response::new(GetBucketTaggingOutput { tag_set: tags::to_xml(&bucket.tags) }))
 }
 
-/// Replaces a bucket's tags.
-pub async fn put(door: &Door, request: S3Request<PutBucketTaggingInput>) -> Answer<PutBucketTaggingOutput> {
+/// `PutBucketTagging`.
+pub async fn put(handler: &S3Handler, request: S3Request<PutBucketTaggingInput>) -> S3Answer<PutBucketTaggingOutput> {
     let input = request.input;
     let tags = tags::from_xml(input.tagging.tag_set, BUCKET_TAGS_MAX)?;
-    door.engine.set_bucket_tags(&names::bucket(&input.bucket)?, tags).await.map_err(refuse)?;
+    handler.engine.set_bucket_tags(&names::bucket(&input.bucket)?, tags).await.map_err(refuse)?;
     Ok(S3Response::new(PutBucketTaggingOutput::default()))
 }
 
-/// Removes a bucket's tags.
-pub async fn delete(door: &Door, request: S3Request<DeleteBucketTaggingInput>) -> Answer<DeleteBucketTaggingOutput> {
+/// `DeleteBucketTagging`.
+pub async fn delete(
+    handler: &S3Handler,
+    request: S3Request<DeleteBucketTaggingInput>,
+) -> S3Answer<DeleteBucketTaggingOutput> {
     let bucket = names::bucket(&request.input.bucket)?;
-    door.engine.set_bucket_tags(&bucket, Tags::new()).await.map_err(refuse)?;
+    handler.engine.set_bucket_tags(&bucket, Tags::new()).await.map_err(refuse)?;
     Ok(S3Response::new(DeleteBucketTaggingOutput::default()))
 }

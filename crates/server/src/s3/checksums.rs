@@ -1,4 +1,4 @@
-//! Checksums, between S3's five headers and one value.
+//! Converts between the five checksum fields of S3 and one [`Checksum`].
 
 use http::HeaderMap;
 use md5::Digest as _;
@@ -7,23 +7,18 @@ use s3s::dto::{ChecksumAlgorithm, ChecksumType};
 
 use super::refusal::Refusal;
 
-/// The five fields in which S3 carries a checksum.
+/// The checksum fields of S3 inputs and outputs; at most one of them is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fields {
-    /// CRC-32.
+pub struct ChecksumFields {
     pub crc32: Option<String>,
-    /// CRC-32C.
     pub crc32c: Option<String>,
-    /// CRC-64/NVME.
     pub crc64nvme: Option<String>,
-    /// SHA-1.
     pub sha1: Option<String>,
-    /// SHA-256.
     pub sha256: Option<String>,
 }
 
-impl Fields {
-    /// The fields for a checksum, the others empty.
+impl ChecksumFields {
+    /// The field of the checksum's algorithm, the others `None`.
     pub fn of(checksum: Option<&Checksum>) -> Self {
         let mut fields = Self::default();
         let Some(checksum) = checksum else { return fields };
@@ -38,7 +33,7 @@ impl Fields {
         fields
     }
 
-    /// The one checksum that the fields hold; more than one is refused.
+    /// The one checksum that is set; more than one is refused.
     pub fn only(self) -> Result<Option<Checksum>, Refusal> {
         let values = [self.crc32, self.crc32c, self.crc64nvme, self.sha1, self.sha256];
         let mut given =
@@ -52,10 +47,10 @@ impl Fields {
     }
 }
 
-/// The fields of any S3 structure that carries a checksum.
+/// Takes the checksum fields from any input that has them.
 macro_rules! fields {
     ($from:expr) => {
-        $crate::s3::checksums::Fields {
+        $crate::s3::checksums::ChecksumFields {
             crc32: $from.checksum_crc32.take(),
             crc32c: $from.checksum_crc32c.take(),
             crc64nvme: $from.checksum_crc64nvme.take(),
@@ -69,7 +64,7 @@ pub(super) use fields;
 /// The checksum that a request's headers declare for its body.
 pub fn from_headers(headers: &HeaderMap) -> Result<Option<Checksum>, Refusal> {
     let header = |algorithm| headers.get(header_name(algorithm)).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let fields = Fields {
+    let fields = ChecksumFields {
         crc32: header(Algorithm::Crc32),
         crc32c: header(Algorithm::Crc32c),
         crc64nvme: header(Algorithm::Crc64nvme),
@@ -80,7 +75,7 @@ pub fn from_headers(headers: &HeaderMap) -> Result<Option<Checksum>, Refusal> {
 }
 
 fn checked(algorithm: Algorithm, value: String) -> Result<Checksum, Refusal> {
-    // A composite one ends in the number of its parts.
+    // A composite checksum ends in the number of parts.
     let (digest, coverage) = match value.split_once('-') {
         Some((digest, parts)) if parts.parse::<u32>().is_ok() => (digest, Coverage::Composite),
         Some(_) | None => (value.as_str(), Coverage::FullObject),
@@ -109,12 +104,12 @@ pub fn algorithm(name: &str) -> Result<Algorithm, Refusal> {
     known.ok_or_else(|| Refusal::because("InvalidRequest", "Checksum algorithm provided is unsupported."))
 }
 
-/// The algorithm as S3 answers it.
+/// The name of the algorithm in responses.
 pub fn algorithm_name(algorithm: Algorithm) -> ChecksumAlgorithm {
     ChecksumAlgorithm::from_static(algorithm.name())
 }
 
-/// What a checksum covers, as S3 answers it.
+/// The checksum type in responses.
 pub fn type_of(coverage: Coverage) -> ChecksumType {
     ChecksumType::from_static(match coverage {
         Coverage::FullObject => ChecksumType::FULL_OBJECT,
@@ -122,7 +117,7 @@ pub fn type_of(coverage: Coverage) -> ChecksumType {
     })
 }
 
-/// What `x-amz-checksum-type` says.
+/// Parses `x-amz-checksum-type`.
 pub fn coverage(stated: &ChecksumType) -> Result<Coverage, Refusal> {
     match stated.as_str() {
         ChecksumType::FULL_OBJECT => Ok(Coverage::FullObject),
@@ -131,7 +126,7 @@ pub fn coverage(stated: &ChecksumType) -> Result<Coverage, Refusal> {
     }
 }
 
-/// The checksum of a small document, in base64.
+/// The checksum of an XML document, in base64.
 pub fn digest(algorithm: Algorithm, bytes: &[u8]) -> String {
     use crc_fast::CrcAlgorithm;
     let crc = |kind, length: usize| crc_fast::checksum(kind, bytes).to_be_bytes()[8 - length..].to_vec();
@@ -147,11 +142,11 @@ pub fn digest(algorithm: Algorithm, bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fields, algorithm, digest};
+    use super::{ChecksumFields, algorithm, digest};
     use s3o_model::checksum::{Algorithm, Coverage};
 
     #[test]
-    fn digests_are_those_that_sdks_send() {
+    fn digests_equal_the_published_check_values() {
         // CRC check values of "123456789" from the catalogue of parametrised CRC algorithms.
         let check = b"123456789";
         assert_eq!(digest(Algorithm::Crc32, check), "y/Q5Jg==");
@@ -161,29 +156,33 @@ mod tests {
     }
 
     #[test]
-    fn one_checksum_reads_back() {
+    fn checksum_fields_round_trip() {
         let value = digest(Algorithm::Sha256, b"x");
-        let fields = Fields { sha256: Some(value.clone()), ..Fields::default() };
+        let fields = ChecksumFields { sha256: Some(value.clone()), ..ChecksumFields::default() };
         let checksum = fields.clone().only().unwrap().unwrap();
         assert_eq!((checksum.algorithm, checksum.coverage), (Algorithm::Sha256, Coverage::FullObject));
-        assert_eq!(Fields::of(Some(&checksum)), fields);
-        let composite = Fields { crc32: Some("y/Q5Jg==-3".into()), ..Fields::default() };
+        assert_eq!(ChecksumFields::of(Some(&checksum)), fields);
+        let composite = ChecksumFields { crc32: Some("y/Q5Jg==-3".into()), ..ChecksumFields::default() };
         assert_eq!(composite.only().unwrap().unwrap().coverage, Coverage::Composite);
     }
 
     #[test]
     fn malformed_and_multiple_values_are_refused() {
         for value in ["", "!!", "y/Q5", "y/Q5Jg==-x"] {
-            let fields = Fields { crc32: Some(value.into()), ..Fields::default() };
+            let fields = ChecksumFields { crc32: Some(value.into()), ..ChecksumFields::default() };
             assert_eq!(fields.only().unwrap_err().code, "InvalidRequest", "{value}");
         }
-        let both = Fields { crc32: Some("y/Q5Jg==".into()), crc32c: Some("4waSgw==".into()), ..Fields::default() };
+        let both = ChecksumFields {
+            crc32: Some("y/Q5Jg==".into()),
+            crc32c: Some("4waSgw==".into()),
+            ..ChecksumFields::default()
+        };
         assert_eq!(both.only().unwrap_err().code, "InvalidRequest");
-        assert!(Fields::default().only().unwrap().is_none());
+        assert!(ChecksumFields::default().only().unwrap().is_none());
     }
 
     #[test]
-    fn algorithms_are_known_by_name() {
+    fn algorithm_names_ignore_case() {
         assert_eq!(algorithm("crc32c").unwrap(), Algorithm::Crc32c);
         assert_eq!(algorithm("md5").unwrap_err().code, "InvalidRequest");
     }

@@ -1,25 +1,26 @@
-//! CopyObject, and the sources of copies.
+//! CopyObject, and copy sources.
 
 use http::HeaderMap;
 use s3o_engine::{CopyObject, CopySource};
 use s3o_model::conditions::ReadConditions;
 use s3s::dto::{
-    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource as Named, ETag, MetadataDirective, TaggingDirective,
+    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource as CopySourceHeader, ETag, MetadataDirective,
+    TaggingDirective,
 };
 use s3s::{S3Request, S3Response};
 
-use super::attributes::{Given, given, storage_class};
-use super::checksums::{self, Fields};
+use super::attributes::{AttributeHeaders, given, storage_class};
+use super::checksums::{self, ChecksumFields};
 use super::conditions;
-use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::refusal::Refusal;
+use super::s3_handler::{S3Answer, S3Handler};
 use super::{expiration, names, times};
 
-/// The conditions that both kinds of copy set on their source.
+/// The source conditions of CopyObject and UploadPartCopy.
 macro_rules! source_conditions {
     ($input:expr) => {
-        $crate::s3::conditions::of_read($crate::s3::conditions::Given {
+        $crate::s3::conditions::of_read($crate::s3::conditions::ConditionHeaders {
             if_match: $input.copy_source_if_match.take(),
             if_none_match: $input.copy_source_if_none_match.take(),
             if_modified_since: $input.copy_source_if_modified_since.take(),
@@ -29,10 +30,10 @@ macro_rules! source_conditions {
 }
 pub(super) use source_conditions;
 
-/// Copies an object.
-pub async fn copy(door: &Door, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
-    let copied = door.engine.copy_object(translate(request.input, &request.headers)?).await.map_err(refuse)?;
-    let checksum = Fields::of(copied.checksum.as_ref());
+/// `CopyObject`.
+pub async fn copy(handler: &S3Handler, request: S3Request<CopyObjectInput>) -> S3Answer<CopyObjectOutput> {
+    let copied = handler.engine.copy_object(translate(request.input, &request.headers)?).await.map_err(refuse)?;
+    let checksum = ChecksumFields::of(copied.checksum.as_ref());
     let result = CopyObjectResult {
         e_tag: Some(ETag::Strong(copied.etag.to_string())),
         last_modified: Some(times::to_s3(copied.last_modified)),
@@ -45,7 +46,7 @@ pub async fn copy(door: &Door, request: S3Request<CopyObjectInput>) -> Answer<Co
     };
     Ok(S3Response::new(CopyObjectOutput {
         copy_object_result: Some(result),
-        expiration: expiration::shown(copied.departure.as_ref()),
+        expiration: expiration::shown(copied.expiration.as_ref()),
         ..CopyObjectOutput::default()
     }))
 }
@@ -59,10 +60,10 @@ fn translate(mut input: CopyObjectInput, headers: &HeaderMap) -> Result<CopyObje
     let (bucket, key) = (names::bucket(&input.bucket)?, names::key(&input.key)?);
     let onto_itself = source.bucket == bucket && source.key == key;
     if onto_itself && !replace_metadata && !replace_tags && class.is_none() {
-        return Err(Refusal::because("InvalidRequest", ILLEGAL));
+        return Err(Refusal::because("InvalidRequest", UNCHANGED_COPY));
     }
     let checksum = input.checksum_algorithm.take().map(|name| checksums::algorithm(name.as_str())).transpose()?;
-    let mut given: Given = given!(input);
+    let mut given: AttributeHeaders = given!(input);
     if !replace_tags {
         given.tagging = None;
     }
@@ -76,12 +77,12 @@ fn translate(mut input: CopyObjectInput, headers: &HeaderMap) -> Result<CopyObje
         replace_tags: replace_tags.then_some(attributes.tags),
         condition: conditions::of_write_headers(headers)?,
         checksum,
-        expiry: expiration::asked(headers)?,
+        expiry: expiration::requested(headers)?,
     })
 }
 
-const ILLEGAL: &str = "This copy request is illegal because it is trying to copy an object to itself without changing \
-                       the object's metadata, storage class, website redirect location or encryption attributes.";
+const UNCHANGED_COPY: &str = "This copy request is illegal because it is trying to copy an object to itself without \
+    changing the object's metadata, storage class, website redirect location or encryption attributes.";
 
 fn replaces(directive: Option<&str>) -> Result<bool, Refusal> {
     match directive {
@@ -91,14 +92,14 @@ fn replaces(directive: Option<&str>) -> Result<bool, Refusal> {
     }
 }
 
-/// The source that `x-amz-copy-source` names.
-pub fn source(named: &Named, conditions: ReadConditions) -> Result<CopySource, Refusal> {
-    match named {
-        Named::Bucket { bucket, key, version_id } => {
+/// The copy source of `x-amz-copy-source`.
+pub fn source(header: &CopySourceHeader, conditions: ReadConditions) -> Result<CopySource, Refusal> {
+    match header {
+        CopySourceHeader::Bucket { bucket, key, version_id } => {
             names::version(version_id.as_deref())?;
             Ok(CopySource { bucket: names::bucket(bucket)?, key: names::key(key)?, conditions })
         }
-        Named::AccessPoint { .. } | Named::Outpost { .. } => Err(Refusal::new("NotImplemented")),
+        CopySourceHeader::AccessPoint { .. } | CopySourceHeader::Outpost { .. } => Err(Refusal::new("NotImplemented")),
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_onto_itself_must_change_something() {
+    fn copy_onto_itself_must_change_something() {
         assert_eq!(copy("photos/a", |_| {}).unwrap_err().code, "InvalidRequest");
         assert!(copy("photos/b", |_| {}).is_ok());
         let replace = MetadataDirective::from_static(MetadataDirective::REPLACE);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_decoded_and_have_no_versions() {
+    fn copy_source_is_decoded_and_has_no_version() {
         let plain = source(&CopySource::parse("/photos/a%20b%2Bc").unwrap(), ReadConditions::default()).unwrap();
         assert_eq!(plain.key.as_str(), "a b+c");
         let versioned = CopySource::parse("photos/a?versionId=v1").unwrap();

@@ -4,12 +4,12 @@ use s3o_engine::DeleteObject;
 use s3s::dto::{DeleteObjectInput, DeleteObjectOutput};
 use s3s::{S3Request, S3Response};
 
-use super::door::{Answer, Door};
 use super::errors::refuse;
+use super::s3_handler::{S3Answer, S3Handler};
 use super::{conditions, names};
 
-/// Deletes an object.
-pub async fn delete(door: &Door, request: S3Request<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
+/// Deletes an object; a missing key is not an error.
+pub async fn delete(handler: &S3Handler, request: S3Request<DeleteObjectInput>) -> S3Answer<DeleteObjectOutput> {
     let input = request.input;
     names::version(input.version_id.as_deref())?;
     let delete = DeleteObject {
@@ -17,6 +17,6 @@ pub async fn delete(door: &Door, request: S3Request<DeleteObjectInput>) -> Answe
         key: names::key(&input.key)?,
         condition: conditions::of_write(input.if_match, None)?,
     };
-    door.engine.delete_object(delete).await.map_err(refuse)?;
+    handler.engine.delete_object(delete).await.map_err(refuse)?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }

@@ -5,17 +5,17 @@ use s3o_model::etag::ETag;
 use s3s::dto::{DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error, ObjectIdentifier};
 use s3s::{S3Request, S3Response};
 
-use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::names;
 use super::refusal::Refusal;
-use crate::middleware::RequestNotes;
+use super::s3_handler::{S3Answer, S3Handler};
+use crate::middleware::RequestContext;
 
 /// The most objects that one request may delete.
 const TARGETS_MAX: usize = 1000;
 
-/// Deletes objects; each has its own result.
-pub async fn delete(door: &Door, request: S3Request<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
+/// Deletes up to 1000 objects; each key has its own result.
+pub async fn delete(handler: &S3Handler, request: S3Request<DeleteObjectsInput>) -> S3Answer<DeleteObjectsOutput> {
     let input = request.input;
     let objects = input.delete.objects;
     if objects.is_empty() || objects.len() > TARGETS_MAX {
@@ -23,12 +23,12 @@ pub async fn delete(door: &Door, request: S3Request<DeleteObjectsInput>) -> Answ
     }
     let bucket = names::bucket(&input.bucket)?;
     let named: Vec<String> = objects.iter().map(|object| object.key.clone()).collect();
-    if let Some(notes) = request.extensions.get::<RequestNotes>() {
-        notes.set_keys(named.clone());
+    if let Some(context) = request.extensions.get::<RequestContext>() {
+        context.set_keys(named.clone());
     }
     let targets: Vec<Result<DeleteTarget, Refusal>> = objects.into_iter().map(target).collect();
     let valid = targets.iter().filter_map(|target| target.as_ref().ok().cloned()).collect();
-    let results = door.engine.delete_objects(&bucket, valid).await.map_err(refuse)?;
+    let results = handler.engine.delete_objects(&bucket, valid).await.map_err(refuse)?;
     let outcomes = merge(targets, results);
     Ok(S3Response::new(report(named, outcomes, input.delete.quiet.unwrap_or(false))))
 }
@@ -42,15 +42,16 @@ fn target(object: ObjectIdentifier) -> Result<DeleteTarget, Refusal> {
     Ok(DeleteTarget { key: names::key(&object.key)?, if_match })
 }
 
-/// Puts the engine's results back between the targets that never reached it.
+/// Merges the engine's results with the targets that were refused before.
 fn merge(
     targets: Vec<Result<DeleteTarget, Refusal>>,
     results: Vec<Result<(), DeleteFailure>>,
 ) -> Vec<Result<(), Refusal>> {
     let mut results = results.into_iter();
-    let lost = || Err(Refusal::new("InternalError"));
+    let missing = || Err(Refusal::new("InternalError"));
     let outcome = |target: Result<DeleteTarget, Refusal>| {
-        target.and_then(|_| results.next().map_or_else(lost, |result| result.map_err(|failure| refuse_one(&failure))))
+        target
+            .and_then(|_| results.next().map_or_else(missing, |result| result.map_err(|failure| refuse_one(&failure))))
     };
     targets.into_iter().map(outcome).collect()
 }
@@ -59,7 +60,7 @@ fn refuse_one(failure: &DeleteFailure) -> Refusal {
     match failure {
         DeleteFailure::PreconditionFailed => Refusal::new("PreconditionFailed"),
         DeleteFailure::Away(why) => {
-            tracing::warn!(why, "an object of a batch was not deleted");
+            tracing::warn!(error = why, "object of DeleteObjects not deleted, answered ServiceUnavailable");
             Refusal::new("ServiceUnavailable")
         }
     }
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn results_stay_with_their_keys() {
+    fn each_key_gets_its_own_result() {
         let long = "k".repeat(1025);
         let targets = vec![target(object("a")), target(object(&long)), target(object("b"))];
         let outcomes = merge(targets, vec![Ok(()), Err(DeleteFailure::PreconditionFailed)]);
@@ -104,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_request_hears_only_of_failures() {
+    fn quiet_mode_reports_only_failures() {
         let outcomes = merge(vec![target(object("a"))], vec![Ok(())]);
         assert!(report(vec!["a".into()], outcomes, true).deleted.unwrap().is_empty());
     }
 
     #[test]
-    fn versions_other_than_null_do_not_exist() {
+    fn only_the_null_version_exists() {
         let versioned = ObjectIdentifier { version_id: Some("v1".into()), ..object("a") };
         assert_eq!(target(versioned).unwrap_err().code, "NoSuchVersion");
     }

@@ -1,4 +1,4 @@
-//! Gives an engine error its S3 code, status and headers; nowhere else does.
+//! Translates engine errors into S3 errors; the only place that does.
 
 use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use s3o_engine::{BodyError, Error};
@@ -10,14 +10,14 @@ use super::expiration;
 use super::refusal::Refusal;
 use super::times::http_date;
 
-/// The name under which a signed payload hash that differs is reported.
+/// Name of the digest in [`BodyError::Mismatch`] if the signed payload hash differs.
 pub const PAYLOAD_HASH: &str = "x-amz-content-sha256";
-/// The name under which a chunk or trailer signature that differs is reported.
+/// Name of the digest in [`BodyError::Mismatch`] if a chunk or trailer signature differs.
 pub const CHUNK_SIGNATURE: &str = "chunk signature";
-/// What is said of an `aws-chunked` body that cannot be read.
+/// Message for an `aws-chunked` body that cannot be parsed.
 pub const BAD_FRAMING: &str = "the aws-chunked body is malformed";
 
-/// Translates an engine error; faults of ours are logged here, where they are handled.
+/// Translates an engine error. Logs errors that are the server's or a backend's fault.
 pub fn refuse(error: Error) -> Refusal {
     match error {
         Error::NoSuchBucket => Refusal::new("NoSuchBucket"),
@@ -33,7 +33,7 @@ pub fn refuse(error: Error) -> Refusal {
         }
         Error::NoSuchPart => Refusal::new("InvalidPartNumber"),
         Error::TooLarge { .. } => Refusal::new("EntityTooLarge"),
-        Error::NoRoom => Refusal::new("InsufficientStorage"),
+        Error::NoSpace => Refusal::new("InsufficientStorage"),
         Error::Body(error) => refuse_body(&error),
         Error::Parts(refused) => refuse_parts(&refused),
         Error::ChecksumMismatch(name) => {
@@ -43,11 +43,11 @@ pub fn refuse(error: Error) -> Refusal {
         Error::Expiry(refused) => expiration::refuse(refused),
         Error::Conflict => Refusal::new("ConditionalRequestConflict"),
         Error::Away(why) => {
-            tracing::warn!(why, "answered service unavailable");
+            tracing::warn!(error = why, "request failed, answered 503 ServiceUnavailable");
             Refusal::new("ServiceUnavailable").with_header(RETRY_AFTER, "1")
         }
         Error::Unavailable { trouble, detail } => {
-            tracing::warn!(%trouble, detail, "request failed, backend unavailable");
+            tracing::warn!(error = detail, "request failed, {trouble}");
             Refusal::because("ServiceUnavailable", trouble.to_string()).with_header(RETRY_AFTER, "1")
         }
         Error::Damaged(why) => internal("stored bytes are damaged", &why),
@@ -62,14 +62,14 @@ fn not_modified(etag: &ETag, last_modified: Timestamp) -> Refusal {
 }
 
 fn internal(what: &'static str, why: &str) -> Refusal {
-    tracing::error!(why, "{what}");
+    tracing::error!(error = why, "request failed, {what}");
     Refusal::new("InternalError")
 }
 
 fn refuse_body(error: &BodyError) -> Refusal {
     match error {
         BodyError::Broken(why) if why == BAD_FRAMING => Refusal::because("InvalidRequest", BAD_FRAMING),
-        BodyError::GivenUp(why) => Refusal::because("ServiceUnavailable", *why).with_header(RETRY_AFTER, "1"),
+        BodyError::Cancelled(why) => Refusal::because("ServiceUnavailable", *why).with_header(RETRY_AFTER, "1"),
         BodyError::Broken(_) | BodyError::Short { .. } | BodyError::Long { .. } => Refusal::new("IncompleteBody"),
         BodyError::Mismatch(PAYLOAD_HASH) => Refusal::new("XAmzContentSHA256Mismatch"),
         BodyError::Mismatch(CHUNK_SIGNATURE) => Refusal::new("SignatureDoesNotMatch"),
@@ -109,7 +109,7 @@ mod tests {
             (Error::RangeNotSatisfiable { size_bytes: 3 }, "InvalidRange", 416),
             (Error::NoSuchPart, "InvalidPartNumber", 416),
             (Error::TooLarge { max_bytes: 1 }, "EntityTooLarge", 400),
-            (Error::NoRoom, "InsufficientStorage", 507),
+            (Error::NoSpace, "InsufficientStorage", 507),
             (Error::Body(short), "IncompleteBody", 400),
             (Error::Body(BodyError::Mismatch("Content-MD5")), "BadDigest", 400),
             (Error::Body(BodyError::Mismatch(PAYLOAD_HASH)), "XAmzContentSHA256Mismatch", 400),
@@ -133,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_away_says_when_to_come_back() {
+    fn unavailable_service_sets_retry_after() {
         assert_eq!(refuse(Error::Away("db".into())).headers["retry-after"], "1");
     }
 
     #[test]
-    fn unavailable_backend_is_named_by_its_trouble_and_nothing_else() {
+    fn unavailable_backend_error_discloses_only_the_kind_of_trouble() {
         for (trouble, message) in [
             (BackendTrouble::Unreachable, "backend unreachable"),
             (BackendTrouble::Frozen, "backend frozen"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn not_modified_names_the_version() {
+    fn not_modified_carries_etag_and_last_modified() {
         let error = Error::NotModified { etag: ETag::from_text("a"), last_modified: Timestamp::from_millis(0) };
         let refusal = refuse(error);
         assert_eq!(refusal.status.as_u16(), 304);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn internal_faults_tell_the_client_nothing_of_their_cause() {
+    fn internal_errors_do_not_disclose_their_cause() {
         assert!(!refuse(Error::Internal("secret path".into())).message.contains("secret"));
     }
 }

@@ -1,10 +1,11 @@
-//! When an object ceases to exist: what a request asks for, and how answers show it.
+//! Object expiry: the request headers that set it and the response headers that show it.
 
 use http::HeaderMap;
 use s3o_model::expiry::{Expiry, ExpiryRefused};
-use s3o_model::lifecycle::{DepartsBy, Departure};
+use s3o_model::lifecycle::{DeletionCause, ScheduledDeletion};
 use s3s::dto::Timestamp as S3Timestamp;
 
+use super::operations::S3Operation;
 use super::refusal::Refusal;
 use super::times;
 use super::url_encoding::NameEncoding;
@@ -12,14 +13,11 @@ use super::url_encoding::NameEncoding;
 const AFTER: &str = "x-s3o-expires-after";
 const AT: &str = "x-s3o-expires-at";
 
-/// What answers call the rule by which an object goes that has an expiry of its own.
+/// The `rule-id` in `x-amz-expiration` of objects that have their own expiry.
 const OWN_RULE: &str = "expires-at";
 
-/// The operations that write an object, and so may say when it ceases to exist.
-const OPERATIONS: [&str; 3] = ["PutObject", "CopyObject", "CreateMultipartUpload"];
-
-/// What a request that writes an object asks for.
-pub fn asked(headers: &HeaderMap) -> Result<Option<Expiry>, Refusal> {
+/// The expiry that a request sets.
+pub fn requested(headers: &HeaderMap) -> Result<Option<Expiry>, Refusal> {
     match (only(headers, AFTER)?, only(headers, AT)?) {
         (None, None) => Ok(None),
         (Some(live), None) => Expiry::after(live).map(Some).map_err(refuse),
@@ -28,36 +26,36 @@ pub fn asked(headers: &HeaderMap) -> Result<Option<Expiry>, Refusal> {
     }
 }
 
-/// Refuses what an operation that writes no object would have to ignore.
-pub fn check(operation: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+/// Refuses the expiry headers for operations that write no object, which would have to ignore them.
+pub fn check(operation: &S3Operation, headers: &HeaderMap) -> Result<(), Refusal> {
     let given = [AFTER, AT].into_iter().find(|name| headers.contains_key(*name));
-    match given.filter(|_| !OPERATIONS.contains(&operation)) {
-        Some(name) => Err(invalid(format!("{name} says nothing to {operation}"))),
+    match given.filter(|_| !operation.sets_expiry) {
+        Some(name) => Err(invalid(format!("{name} is not allowed for {}", operation.name))),
         None => Ok(()),
     }
 }
 
-/// Why an object cannot cease to exist then.
+/// Translates an invalid expiry.
 pub fn refuse(refused: ExpiryRefused) -> Refusal {
     invalid(refused.to_string())
 }
 
-/// `x-amz-expiration`.
-pub fn shown(departure: Option<&Departure>) -> Option<String> {
-    let Departure { at, by } = departure?;
+/// The value of `x-amz-expiration`.
+pub fn shown(scheduled: Option<&ScheduledDeletion>) -> Option<String> {
+    let ScheduledDeletion { at, by } = scheduled?;
     Some(format!("expiry-date=\"{}\", rule-id=\"{}\"", times::http_date(*at), rule_name(by)))
 }
 
-/// `x-amz-abort-date` and `x-amz-abort-rule-id`.
-pub fn aborted(departure: Option<&Departure>) -> Option<(S3Timestamp, String)> {
-    departure.map(|departure| (times::to_s3(departure.at), rule_name(&departure.by)))
+/// The values of `x-amz-abort-date` and `x-amz-abort-rule-id`.
+pub fn aborted(scheduled: Option<&ScheduledDeletion>) -> Option<(S3Timestamp, String)> {
+    scheduled.map(|deletion| (times::to_s3(deletion.at), rule_name(&deletion.by)))
 }
 
-/// The name of a rule is encoded, as in S3: it may hold what no header can.
-fn rule_name(by: &DepartsBy) -> String {
+/// The rule ID, percent-encoded as in S3: it may contain characters that a header cannot.
+fn rule_name(by: &DeletionCause) -> String {
     match by {
-        DepartsBy::Expiry => OWN_RULE.to_owned(),
-        DepartsBy::Rule(name) => NameEncoding::Url.write(name),
+        DeletionCause::Expiry => OWN_RULE.to_owned(),
+        DeletionCause::Rule(name) => NameEncoding::Url.write(name),
     }
 }
 
@@ -81,9 +79,10 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
     use s3o_model::clock::Timestamp;
     use s3o_model::expiry::Expiry;
-    use s3o_model::lifecycle::{DepartsBy, Departure};
+    use s3o_model::lifecycle::{DeletionCause, ScheduledDeletion};
 
-    use super::{AFTER, AT, asked, check, shown};
+    use super::{AFTER, AT, check, requested, shown};
+    use crate::s3::operations::offered;
 
     fn headers(pairs: &[(&'static str, &'static [u8])]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -94,41 +93,42 @@ mod tests {
     }
 
     #[test]
-    fn one_header_says_when() {
-        assert_eq!(asked(&HeaderMap::new()).unwrap(), None);
-        assert_eq!(asked(&headers(&[(AFTER, b"90s")])).unwrap(), Some(Expiry::After(Duration::from_secs(90))));
+    fn expiry_is_read_from_one_header() {
+        assert_eq!(requested(&HeaderMap::new()).unwrap(), None);
+        assert_eq!(requested(&headers(&[(AFTER, b"90s")])).unwrap(), Some(Expiry::After(Duration::from_secs(90))));
         let moment = Timestamp::from_millis(1_893_499_200_000);
-        assert_eq!(asked(&headers(&[(AT, b"2030-01-01T12:00:00Z")])).unwrap(), Some(Expiry::At(moment)));
+        assert_eq!(requested(&headers(&[(AT, b"2030-01-01T12:00:00Z")])).unwrap(), Some(Expiry::At(moment)));
     }
 
     #[test]
-    fn what_cannot_be_meant_is_an_invalid_argument() {
+    fn invalid_expiry_is_an_invalid_argument() {
         let both: &[(&str, &[u8])] = &[(AFTER, b"60"), (AT, b"2030-01-01T12:00:00Z")];
         let twice: &[(&str, &[u8])] = &[(AFTER, b"60"), (AFTER, b"60")];
         for bad in [both, twice, &[(AFTER, b"0")], &[(AFTER, b"")], &[(AT, b"soon")], &[(AFTER, b"6\xff")]] {
-            assert_eq!(asked(&headers(bad)).unwrap_err().code, "InvalidArgument", "{bad:?}");
+            assert_eq!(requested(&headers(bad)).unwrap_err().code, "InvalidArgument", "{bad:?}");
         }
     }
 
     #[test]
-    fn only_what_writes_an_object_can_be_told_when_it_ceases() {
-        let told = headers(&[(AFTER, b"60")]);
+    fn only_operations_that_write_an_object_accept_expiry_headers() {
+        let given = headers(&[(AFTER, b"60")]);
+        let check = |operation, headers: &HeaderMap| check(offered(operation).unwrap(), headers);
         for operation in ["PutObject", "CopyObject", "CreateMultipartUpload"] {
-            assert!(check(operation, &told).is_ok(), "{operation}");
+            assert!(check(operation, &given).is_ok(), "{operation}");
         }
         for operation in ["UploadPart", "CompleteMultipartUpload", "GetObject", "DeleteObject", "CreateBucket"] {
-            assert_eq!(check(operation, &told).unwrap_err().code, "InvalidArgument", "{operation}");
+            assert_eq!(check(operation, &given).unwrap_err().code, "InvalidArgument", "{operation}");
             assert!(check(operation, &HeaderMap::new()).is_ok());
         }
     }
 
     #[test]
-    fn answers_show_the_date_and_a_rule() {
+    fn expiration_header_has_date_and_rule() {
         assert_eq!(shown(None), None);
-        let departure = |by| Departure { at: Timestamp::from_millis(1_500), by };
+        let scheduled = |by| ScheduledDeletion { at: Timestamp::from_millis(1_500), by };
         let date = "expiry-date=\"Thu, 01 Jan 1970 00:00:01 GMT\"";
-        assert_eq!(shown(Some(&departure(DepartsBy::Expiry))).unwrap(), format!("{date}, rule-id=\"expires-at\""));
-        let named = departure(DepartsBy::Rule("a \"b\"\r\nc: ä".to_owned()));
+        assert_eq!(shown(Some(&scheduled(DeletionCause::Expiry))).unwrap(), format!("{date}, rule-id=\"expires-at\""));
+        let named = scheduled(DeletionCause::Rule("a \"b\"\r\nc: ä".to_owned()));
         assert_eq!(shown(Some(&named)).unwrap(), format!("{date}, rule-id=\"a%20%22b%22%0D%0Ac%3A%20%C3%A4\""));
     }
 }

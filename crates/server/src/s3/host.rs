@@ -1,21 +1,20 @@
-//! Virtual-host style: a bucket in the host name.
+//! Virtual-hosted-style requests: the bucket is part of the host name.
 
 use std::borrow::Cow;
 
 use s3s::S3Result;
 use s3s::host::{S3Host, VirtualHost};
 
-/// Reads buckets from names below one domain; any other host means path style.
+/// The domain of virtual-hosted-style requests; requests to any other host are path-style.
 #[derive(Debug, Clone)]
 pub struct Domain(String);
 
 impl Domain {
-    /// Buckets below this domain.
     pub fn new(domain: &str) -> Self {
         Self(domain.trim_end_matches('.').to_ascii_lowercase())
     }
 
-    /// The bucket in a host name.
+    /// The bucket in a host name; `None` if the request is path-style.
     pub fn bucket_of(&self, host: &str) -> Option<String> {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
         let name = name.strip_suffix('.').unwrap_or(&name);
@@ -39,7 +38,7 @@ mod tests {
     use super::Domain;
 
     #[test]
-    fn buckets_stand_before_the_domain() {
+    fn bucket_is_the_host_name_before_the_domain() {
         let domain = Domain::new("S3.example.com");
         assert_eq!(domain.bucket_of("photos.s3.example.com:9000").as_deref(), Some("photos"));
         assert_eq!(domain.bucket_of("a.b.s3.example.com").as_deref(), Some("a.b"));

@@ -1,4 +1,4 @@
-//! Lifecycle rules of buckets. What is not offered is refused, never kept and ignored.
+//! Lifecycle configuration of buckets. Rules with unsupported actions are refused, never stored and ignored.
 
 use s3o_model::lifecycle::{Expiration, Filter, Form, Rule, RuleFault, RuleFaultKind, Status, complete};
 use s3s::dto::{
@@ -9,18 +9,18 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response};
 
-use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::refusal::Refusal;
+use super::s3_handler::{S3Answer, S3Handler};
 use super::tags::{self, OBJECT_TAGS_MAX};
 use super::{names, times};
 
-/// A bucket's rules; one that has none has no configuration either.
+/// `GetBucketLifecycleConfiguration`.
 pub async fn get(
-    door: &Door,
+    handler: &S3Handler,
     request: S3Request<GetBucketLifecycleConfigurationInput>,
-) -> Answer<GetBucketLifecycleConfigurationOutput> {
-    let found = door.engine.lifecycle(&names::bucket(&request.input.bucket)?).await.map_err(refuse)?;
+) -> S3Answer<GetBucketLifecycleConfigurationOutput> {
+    let found = handler.engine.lifecycle(&names::bucket(&request.input.bucket)?).await.map_err(refuse)?;
     let rules = found.ok_or_else(|| Refusal::new("NoSuchLifecycleConfiguration"))?;
     Ok(S3Response::new(GetBucketLifecycleConfigurationOutput {
         rules: Some(rules.iter().map(to_xml).collect()),
@@ -28,33 +28,33 @@ pub async fn get(
     }))
 }
 
-/// Replaces a bucket's rules.
+/// `PutBucketLifecycleConfiguration`.
 pub async fn put(
-    door: &Door,
+    handler: &S3Handler,
     request: S3Request<PutBucketLifecycleConfigurationInput>,
-) -> Answer<PutBucketLifecycleConfigurationOutput> {
+) -> S3Answer<PutBucketLifecycleConfigurationOutput> {
     let input = request.input;
     if input.transition_default_minimum_object_size.is_some() {
-        return Err(not_offered("x-amz-transition-default-minimum-object-size").into());
+        return Err(not_implemented("x-amz-transition-default-minimum-object-size").into());
     }
     let configuration = input.lifecycle_configuration.ok_or_else(|| Refusal::new("MissingRequestBodyError"))?;
     let rules = configuration.rules.into_iter().map(from_xml).collect::<Result<Vec<_>, _>>()?;
     let rules = complete(rules).map_err(refuse_rule)?;
-    door.engine.set_lifecycle(&names::bucket(&input.bucket)?, Some(&rules)).await.map_err(refuse)?;
+    handler.engine.set_lifecycle(&names::bucket(&input.bucket)?, Some(&rules)).await.map_err(refuse)?;
     Ok(S3Response::new(PutBucketLifecycleConfigurationOutput::default()))
 }
 
-/// Removes a bucket's rules.
+/// `DeleteBucketLifecycle`.
 pub async fn delete(
-    door: &Door,
+    handler: &S3Handler,
     request: S3Request<DeleteBucketLifecycleInput>,
-) -> Answer<DeleteBucketLifecycleOutput> {
+) -> S3Answer<DeleteBucketLifecycleOutput> {
     let bucket = names::bucket(&request.input.bucket)?;
-    door.engine.set_lifecycle(&bucket, None).await.map_err(refuse)?;
+    handler.engine.set_lifecycle(&bucket, None).await.map_err(refuse)?;
     Ok(S3Response::new(DeleteBucketLifecycleOutput::default()))
 }
 
-fn not_offered(what: &str) -> Refusal {
+fn not_implemented(what: &str) -> Refusal {
     Refusal::because("NotImplemented", format!("{what} is not implemented here"))
 }
 
@@ -77,8 +77,8 @@ fn from_xml(rule: LifecycleRule) -> Result<Rule, Refusal> {
         (rule.noncurrent_version_expiration.is_some(), "NoncurrentVersionExpiration"),
         (rule.noncurrent_version_transitions.is_some(), "NoncurrentVersionTransition"),
     ];
-    if let Some((_, what)) = unsupported.into_iter().find(|(asked, _)| *asked) {
-        return Err(not_offered(what));
+    if let Some((_, what)) = unsupported.into_iter().find(|(requested, _)| *requested) {
+        return Err(not_implemented(what));
     }
     let (filter, form) = filter(rule.filter, rule.prefix)?;
     Ok(Rule {
@@ -99,7 +99,7 @@ fn status(status: &ExpirationStatus) -> Result<Status, Refusal> {
     }
 }
 
-/// Either a filter or, as it was done once, a prefix.
+/// A rule has a filter or, in its older form, a prefix.
 fn filter(filter: Option<LifecycleRuleFilter>, prefix: Option<String>) -> Result<(Filter, Form), Refusal> {
     match (filter, prefix) {
         (Some(filter), None) => conditions(filter),
@@ -136,7 +136,7 @@ fn size(bytes: i64) -> Result<u64, Refusal> {
 fn expiration(expiration: LifecycleExpiration) -> Result<Expiration, Refusal> {
     let LifecycleExpiration { date, days, expired_object_delete_marker } = expiration;
     if expired_object_delete_marker.is_some() {
-        return Err(not_offered("ExpiredObjectDeleteMarker"));
+        return Err(not_implemented("ExpiredObjectDeleteMarker"));
     }
     match (date, days) {
         (Some(date), None) => Ok(Expiration::Date(times::from_s3(date))),
@@ -184,7 +184,7 @@ fn expiration_to_xml(expiration: Expiration) -> LifecycleExpiration {
     }
 }
 
-/// Days came from a number of this kind.
+/// Never saturates: the number was an `i32` in the request.
 fn days_to_xml(days: u32) -> i32 {
     i32::try_from(days).unwrap_or(i32::MAX)
 }
@@ -214,93 +214,4 @@ fn and_to_xml(filter: &Filter) -> LifecycleRuleAndOperator {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{from_xml, to_xml};
-    use s3s::dto::{
-        AbortIncompleteMultipartUpload, ExpirationStatus, LifecycleExpiration, LifecycleRule, LifecycleRuleAndOperator,
-        LifecycleRuleFilter, NoncurrentVersionExpiration, Tag, Transition,
-    };
-
-    fn rule() -> LifecycleRule {
-        LifecycleRule {
-            abort_incomplete_multipart_upload: None,
-            expiration: Some(LifecycleExpiration { days: Some(3), ..Default::default() }),
-            filter: Some(LifecycleRuleFilter::default()),
-            id: Some("a".to_owned()),
-            noncurrent_version_expiration: None,
-            noncurrent_version_transitions: None,
-            prefix: None,
-            status: ExpirationStatus::from_static("Enabled"),
-            transitions: None,
-        }
-    }
-
-    fn tag(key: &str) -> Tag {
-        Tag { key: Some(key.to_owned()), value: Some("v".to_owned()) }
-    }
-
-    fn filtered(filter: LifecycleRuleFilter) -> LifecycleRule {
-        LifecycleRule { filter: Some(filter), ..rule() }
-    }
-
-    #[test]
-    fn rules_read_back_as_they_were_written() {
-        let and = LifecycleRuleAndOperator {
-            object_size_greater_than: Some(5),
-            object_size_less_than: Some(10),
-            prefix: Some("p".to_owned()),
-            tags: Some(vec![tag("a"), tag("b")]),
-        };
-        let abort = AbortIncompleteMultipartUpload { days_after_initiation: Some(2) };
-        for written in [
-            rule(),
-            LifecycleRule { status: ExpirationStatus::from_static("Disabled"), ..rule() },
-            LifecycleRule { filter: None, prefix: Some(String::new()), ..rule() },
-            LifecycleRule { abort_incomplete_multipart_upload: Some(abort), ..rule() },
-            filtered(LifecycleRuleFilter { prefix: Some("tmp/".to_owned()), ..Default::default() }),
-            filtered(LifecycleRuleFilter { tag: Some(tag("a")), ..Default::default() }),
-            filtered(LifecycleRuleFilter { object_size_less_than: Some(7), ..Default::default() }),
-            filtered(LifecycleRuleFilter { and: Some(and), ..Default::default() }),
-        ] {
-            assert_eq!(to_xml(&from_xml(written.clone()).unwrap()), written);
-        }
-    }
-
-    #[test]
-    fn what_is_not_offered_or_makes_no_sense_is_refused() {
-        let both = LifecycleExpiration {
-            days: Some(1),
-            date: Some(super::times::to_s3(super::times::from_s3(std::time::SystemTime::UNIX_EPOCH.into()))),
-            ..Default::default()
-        };
-        let marker = LifecycleExpiration { expired_object_delete_marker: Some(true), ..Default::default() };
-        let nothing = AbortIncompleteMultipartUpload::default();
-        let negative = LifecycleExpiration { days: Some(-1), ..Default::default() };
-        let beside = LifecycleRuleFilter {
-            and: Some(LifecycleRuleAndOperator::default()),
-            prefix: Some("p".to_owned()),
-            ..Default::default()
-        };
-        for (written, code) in [
-            (LifecycleRule { transitions: Some(vec![Transition::default()]), ..rule() }, "NotImplemented"),
-            (
-                LifecycleRule { noncurrent_version_expiration: Some(NoncurrentVersionExpiration::default()), ..rule() },
-                "NotImplemented",
-            ),
-            (LifecycleRule { noncurrent_version_transitions: Some(vec![]), ..rule() }, "NotImplemented"),
-            (LifecycleRule { expiration: Some(marker), ..rule() }, "NotImplemented"),
-            (LifecycleRule { expiration: Some(both), ..rule() }, "MalformedXML"),
-            (LifecycleRule { expiration: Some(LifecycleExpiration::default()), ..rule() }, "MalformedXML"),
-            (LifecycleRule { expiration: Some(negative), ..rule() }, "InvalidArgument"),
-            (LifecycleRule { abort_incomplete_multipart_upload: Some(nothing), ..rule() }, "MalformedXML"),
-            (LifecycleRule { filter: None, ..rule() }, "MalformedXML"),
-            (LifecycleRule { prefix: Some(String::new()), ..rule() }, "MalformedXML"),
-            (LifecycleRule { status: ExpirationStatus::from_static("enabled"), ..rule() }, "MalformedXML"),
-            (filtered(beside), "MalformedXML"),
-            (filtered(LifecycleRuleFilter { object_size_less_than: Some(-1), ..Default::default() }), "InvalidRequest"),
-            (filtered(LifecycleRuleFilter { tag: Some(tag("")), ..Default::default() }), "InvalidTag"),
-        ] {
-            assert_eq!(from_xml(written).unwrap_err().code, code);
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
-//! The S3 door: translates requests for the engine and its answers back.
+//! The S3 API: translates requests for the engine and results back.
 //!
-//! The protocol library parses and signs; its types stop in this folder. Each operation family has
-//! its file, thin: translate the input, call the engine, translate the output.
+//! The protocol library (`s3s`) parses requests and verifies signatures; its types do not leave this folder. Each
+//! family of operations has one file: translate the input, call the engine, translate the output. `operations` is
+//! the table of all operations, `compat` holds the work-arounds for the library.
 
 mod access;
 mod acl;
@@ -10,45 +11,34 @@ mod body;
 mod bucket_tagging;
 mod buckets;
 mod checksums;
+mod compat;
 mod conditions;
 mod copy_object;
-mod credential_scope;
 mod delete_object;
 mod delete_objects;
-mod door;
-mod error_body;
 mod errors;
 mod expiration;
-mod framing;
-mod gate;
 mod get_object;
 mod grants;
 mod host;
-mod leniency;
 mod lifecycle;
 mod list_objects;
 mod multipart;
 mod names;
 mod object_attributes;
 mod object_tagging;
+pub(crate) mod operations;
 mod owner;
 mod put_object;
-mod query_headers;
 mod refusal;
 mod reserved_share;
+mod s3_handler;
 mod service;
-mod signed_headers;
-mod signing_dates;
-mod subresources;
 mod tags;
 mod times;
 mod tokens;
-mod trailers;
 mod unsupported;
 mod url_encoding;
-mod xml_body;
-mod xml_document;
-mod xml_text;
 
 pub use access::{ALL_BUCKETS, Access, AccessKey, Keys, SharedKeys};
-pub use service::{S3Options, Service, service};
+pub use service::{Service, ServiceOptions, service};

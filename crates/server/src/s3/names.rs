@@ -1,30 +1,30 @@
-//! Buckets and keys as requests name them, checked by the same rules as everywhere else.
+//! Bucket names, keys and versions of requests.
 
 use s3o_model::names::{BucketName, InvalidName, ObjectKey};
 use s3s::validation::NameValidation;
 
 use super::refusal::Refusal;
 
-/// Lets exactly the names through that [`BucketName`] takes.
-pub struct OurNames;
+/// Makes the protocol library accept exactly the names that [`BucketName`] accepts.
+pub struct BucketNameValidation;
 
-impl NameValidation for OurNames {
+impl NameValidation for BucketNameValidation {
     fn validate_bucket_name(&self, name: &str) -> bool {
         name.parse::<BucketName>().is_ok()
     }
 }
 
-/// A bucket's name from a request.
+/// Parses a bucket name.
 pub fn bucket(name: &str) -> Result<BucketName, Refusal> {
     name.parse().map_err(|invalid| refuse_name(&invalid))
 }
 
-/// A key from a request, exactly as the client wrote it.
+/// Parses a key, which stays exactly as the client wrote it.
 pub fn key(name: &str) -> Result<ObjectKey, Refusal> {
     name.parse().map_err(|invalid| refuse_name(&invalid))
 }
 
-/// Lets only the version through that an unversioned bucket has.
+/// Accepts only `null`, the version ID of objects in unversioned buckets.
 pub fn version(version_id: Option<&str>) -> Result<(), Refusal> {
     match version_id {
         None | Some("null") => Ok(()),
@@ -47,14 +47,14 @@ mod tests {
     use super::{bucket, key};
 
     #[test]
-    fn bad_names_get_the_codes_of_s3() {
+    fn invalid_names_get_the_error_codes_of_s3() {
         assert_eq!(bucket("Nope").unwrap_err().code, "InvalidBucketName");
         assert_eq!(key(&"k".repeat(1025)).unwrap_err().code, "KeyTooLongError");
         assert_eq!(key("a\0").unwrap_err().code, "InvalidArgument");
     }
 
     #[test]
-    fn awkward_keys_stay_as_they_are() {
+    fn unusual_keys_are_unchanged() {
         for name in ["a//b", "./x", "../x", "/x", "x/", "%2F", "a b"] {
             assert_eq!(key(name).unwrap().as_str(), name);
         }

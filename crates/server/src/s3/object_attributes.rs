@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue};
 use s3o_engine::multipart::ObjectPart as StoredPart;
-use s3o_engine::{GetObject, Wanted};
+use s3o_engine::{GetObject, RequestedRange};
 use s3o_model::checksum::Checksum as StoredChecksum;
 use s3o_model::conditions::ReadConditions;
 use s3s::dto::{
@@ -12,28 +12,32 @@ use s3s::dto::{
 use s3s::{S3Request, S3Response};
 
 use super::attributes::DEFAULT_STORAGE_CLASS;
-use super::checksums::{self, Fields};
-use super::door::{Answer, Door};
+use super::checksums::{self, ChecksumFields};
+use super::compat::inputs;
 use super::errors::refuse;
 use super::refusal::Refusal;
+use super::s3_handler::{S3Answer, S3Handler};
 use super::{names, times};
 
-/// The most parts on one page.
+/// The most parts on one page of the response.
 const PARTS_MAX: i32 = 1000;
 
-/// Answers the attributes that were asked for.
-pub async fn get(door: &Door, request: S3Request<GetObjectAttributesInput>) -> Answer<GetObjectAttributesOutput> {
+/// `GetObjectAttributes`.
+pub async fn get(
+    handler: &S3Handler,
+    request: S3Request<GetObjectAttributesInput>,
+) -> S3Answer<GetObjectAttributesOutput> {
     let input = request.input;
     names::version(input.version_id.as_deref())?;
-    let asked = asked(&input.object_attributes)?;
+    let requested = requested(&input.object_attributes)?;
     let get = GetObject {
         bucket: names::bucket(&input.bucket)?,
         key: names::key(&input.key)?,
-        wanted: Wanted::Whole,
+        wanted: RequestedRange::Whole,
         conditions: ReadConditions::default(),
     };
-    let object = door.engine.head_object(&get).await.map_err(refuse)?.object;
-    let has = |name: &str| asked.iter().any(|attribute| attribute == name);
+    let object = handler.engine.head_object(&get).await.map_err(refuse)?.object;
+    let has = |name: &str| requested.iter().any(|attribute| attribute == name);
     let class = object.attributes.headers.storage_class.unwrap_or_else(|| DEFAULT_STORAGE_CLASS.to_owned());
     let mut output = GetObjectAttributesOutput {
         checksum: object.checksum.as_ref().filter(|_| has(ObjectAttributes::CHECKSUM)).map(checksum),
@@ -44,7 +48,7 @@ pub async fn get(door: &Door, request: S3Request<GetObjectAttributesInput>) -> A
         ..GetObjectAttributesOutput::default()
     };
     if has(ObjectAttributes::OBJECT_PARTS) {
-        output.object_parts = parts(door, &get, input.part_number_marker, input.max_parts).await?;
+        output.object_parts = parts(handler, &get, input.part_number_marker, input.max_parts).await?;
     }
     Ok(S3Response::with_headers(output, tag_count(object.attributes.tags.len())))
 }
@@ -57,8 +61,7 @@ fn tag_count(count: usize) -> HeaderMap {
     headers
 }
 
-/// The library hands the header over unsplit.
-fn asked(attributes: &[ObjectAttributes]) -> Result<Vec<String>, Refusal> {
+fn requested(attributes: &[ObjectAttributes]) -> Result<Vec<String>, Refusal> {
     const KNOWN: &[&str] = &[
         ObjectAttributes::CHECKSUM,
         ObjectAttributes::ETAG,
@@ -66,8 +69,7 @@ fn asked(attributes: &[ObjectAttributes]) -> Result<Vec<String>, Refusal> {
         ObjectAttributes::OBJECT_SIZE,
         ObjectAttributes::STORAGE_CLASS,
     ];
-    let names: Vec<String> =
-        attributes.iter().flat_map(|list| list.as_str().split(',')).map(|name| name.trim().to_owned()).collect();
+    let names = inputs::attribute_names(attributes);
     if names.iter().all(|name| KNOWN.contains(&name.as_str())) {
         return Ok(names);
     }
@@ -75,7 +77,7 @@ fn asked(attributes: &[ObjectAttributes]) -> Result<Vec<String>, Refusal> {
 }
 
 fn checksum(checksum: &StoredChecksum) -> Checksum {
-    let fields = Fields::of(Some(checksum));
+    let fields = ChecksumFields::of(Some(checksum));
     Checksum {
         checksum_crc32: fields.crc32,
         checksum_crc32c: fields.crc32c,
@@ -87,7 +89,7 @@ fn checksum(checksum: &StoredChecksum) -> Checksum {
 }
 
 async fn parts(
-    door: &Door,
+    handler: &S3Handler,
     get: &GetObject,
     marker: Option<i32>,
     max: Option<i32>,
@@ -95,14 +97,14 @@ async fn parts(
     let max_parts = max.unwrap_or(PARTS_MAX).clamp(0, PARTS_MAX);
     let after = u32::try_from(marker.unwrap_or(0)).map_err(|_| Refusal::new("InvalidArgument"))?;
     let limit = usize::try_from(max_parts).unwrap_or_default();
-    let (found, total) = door.engine.object_parts(&get.bucket, &get.key, after, limit).await.map_err(refuse)?;
+    let (found, total) = handler.engine.object_parts(&get.bucket, &get.key, after, limit).await.map_err(refuse)?;
     if total == 0 {
         return Ok(None);
     }
     let last = found.last().map_or(after, |part| part.number);
     let number = |value: u32| i32::try_from(value).ok();
     let page = GetObjectAttributesParts {
-        // Part numbers may have gaps, so a full page is the only sign of more that is always right.
+        // Part numbers may have gaps, so only a full page shows that there may be more.
         is_truncated: Some(found.len() == limit && limit > 0 && u64::from(total) > limit as u64),
         max_parts: Some(max_parts),
         next_part_number_marker: number(last),
@@ -114,7 +116,7 @@ async fn parts(
 }
 
 fn part(part: &StoredPart) -> ObjectPart {
-    let fields = Fields::of(part.checksum.as_ref());
+    let fields = ChecksumFields::of(part.checksum.as_ref());
     ObjectPart {
         checksum_crc32: fields.crc32,
         checksum_crc32c: fields.crc32c,
@@ -128,13 +130,13 @@ fn part(part: &StoredPart) -> ObjectPart {
 
 #[cfg(test)]
 mod tests {
-    use super::asked;
+    use super::requested;
     use s3s::dto::ObjectAttributes;
 
     #[test]
-    fn attributes_are_split_and_known() {
+    fn attribute_names_are_split_and_validated() {
         let list = |text: &str| vec![ObjectAttributes::from(text.to_owned())];
-        assert_eq!(asked(&list("ETag, ObjectSize")).unwrap(), ["ETag", "ObjectSize"]);
-        assert_eq!(asked(&list("ETag,Colour")).unwrap_err().code, "InvalidArgument");
+        assert_eq!(requested(&list("ETag, ObjectSize")).unwrap(), ["ETag", "ObjectSize"]);
+        assert_eq!(requested(&list("ETag,Colour")).unwrap_err().code, "InvalidArgument");
     }
 }

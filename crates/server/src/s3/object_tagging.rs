@@ -7,35 +7,38 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response};
 
-use super::door::{Answer, Door};
 use super::errors::refuse;
 use super::names;
+use super::s3_handler::{S3Answer, S3Handler};
 use super::tags::{self, OBJECT_TAGS_MAX};
 
-/// An object's tags.
-pub async fn get(door: &Door, request: S3Request<GetObjectTaggingInput>) -> Answer<GetObjectTaggingOutput> {
+/// `GetObjectTagging`.
+pub async fn get(handler: &S3Handler, request: S3Request<GetObjectTaggingInput>) -> S3Answer<GetObjectTaggingOutput> {
     let input = request.input;
     names::version(input.version_id.as_deref())?;
     let (bucket, key) = (names::bucket(&input.bucket)?, names::key(&input.key)?);
-    let found = door.engine.object_tags(&bucket, &key).await.map_err(refuse)?;
+    let found = handler.engine.object_tags(&bucket, &key).await.map_err(refuse)?;
     Ok(S3Response::new(GetObjectTaggingOutput { tag_set: tags::to_xml(&found), version_id: None }))
 }
 
-/// Replaces an object's tags.
-pub async fn put(door: &Door, request: S3Request<PutObjectTaggingInput>) -> Answer<PutObjectTaggingOutput> {
+/// `PutObjectTagging`.
+pub async fn put(handler: &S3Handler, request: S3Request<PutObjectTaggingInput>) -> S3Answer<PutObjectTaggingOutput> {
     let input = request.input;
     names::version(input.version_id.as_deref())?;
     let (bucket, key) = (names::bucket(&input.bucket)?, names::key(&input.key)?);
     let tags = tags::from_xml(input.tagging.tag_set, OBJECT_TAGS_MAX)?;
-    door.engine.set_object_tags(&bucket, &key, tags).await.map_err(refuse)?;
+    handler.engine.set_object_tags(&bucket, &key, tags).await.map_err(refuse)?;
     Ok(S3Response::new(PutObjectTaggingOutput::default()))
 }
 
-/// Removes an object's tags.
-pub async fn delete(door: &Door, request: S3Request<DeleteObjectTaggingInput>) -> Answer<DeleteObjectTaggingOutput> {
+/// `DeleteObjectTagging`.
+pub async fn delete(
+    handler: &S3Handler,
+    request: S3Request<DeleteObjectTaggingInput>,
+) -> S3Answer<DeleteObjectTaggingOutput> {
     let input = request.input;
     names::version(input.version_id.as_deref())?;
     let (bucket, key) = (names::bucket(&input.bucket)?, names::key(&input.key)?);
-    door.engine.set_object_tags(&bucket, &key, Tags::new()).await.map_err(refuse)?;
+    handler.engine.set_object_tags(&bucket, &key, Tags::new()).await.map_err(refuse)?;
     Ok(S3Response::new(DeleteObjectTaggingOutput::default()))
 }

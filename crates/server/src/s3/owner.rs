@@ -1,16 +1,16 @@
-//! The one owner of everything, as S3's answers name it.
+//! The owner of all buckets and objects in responses.
 
 use s3s::dto::{Initiator, Owner};
 
-/// The owner's identifier, and its name.
+/// The ID and display name of the owner.
 pub const NAME: &str = "s3o";
 
-/// The owner of buckets and objects.
+/// The owner element of listings and access control lists.
 pub fn owner() -> Owner {
     Owner { display_name: Some(NAME.to_owned()), id: Some(NAME.to_owned()) }
 }
 
-/// Who started an upload.
+/// The initiator element of multipart uploads.
 pub fn initiator() -> Initiator {
     Initiator { display_name: Some(NAME.to_owned()), id: Some(NAME.to_owned()) }
 }

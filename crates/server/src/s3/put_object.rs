@@ -5,18 +5,18 @@ use s3s::dto::{ETag, PutObjectInput, PutObjectOutput};
 use s3s::{S3Request, S3Response};
 
 use super::attributes::given;
-use super::body::{self, Statement};
-use super::checksums::{self, Fields, fields};
-use super::door::{Answer, Door};
+use super::body::{self, DeclaredChecksums};
+use super::checksums::{self, ChecksumFields, fields};
 use super::errors::refuse;
+use super::s3_handler::{S3Answer, S3Handler};
 use super::{conditions, expiration, names};
 
-/// Stores an object.
-pub async fn put(door: &Door, request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
+/// `PutObject`.
+pub async fn put(handler: &S3Handler, request: S3Request<PutObjectInput>) -> S3Answer<PutObjectOutput> {
     let S3Request { mut input, headers, trailing_headers, credentials, .. } = request;
     let size_bytes = body::length(input.content_length, &headers)?;
     let attributes = given!(input).attributes(&headers)?;
-    let statement = Statement {
+    let declared = DeclaredChecksums {
         content_md5: input.content_md5.take(),
         checksum: fields!(input),
         headers: &headers,
@@ -26,18 +26,18 @@ pub async fn put(door: &Door, request: S3Request<PutObjectInput>) -> Answer<PutO
         bucket: names::bucket(&input.bucket)?,
         key: names::key(&input.key)?,
         size_bytes,
-        declared: body::declared(statement)?,
+        declared: body::declared(declared)?,
         attributes,
         condition: conditions::of_write(input.if_match, input.if_none_match)?,
-        expiry: expiration::asked(&headers)?,
+        expiry: expiration::requested(&headers)?,
         body: body::stream(input.body),
     };
-    let _reserved = door.reserved_share.reserve(&door.engine, credentials.as_ref(), size_bytes).await?;
-    let stored = door.engine.put_object(put).await.map_err(refuse)?;
-    let checksum = Fields::of(stored.checksum.as_ref());
+    let _reserved = handler.reserved_share.reserve(&handler.engine, credentials.as_ref(), size_bytes).await?;
+    let stored = handler.engine.put_object(put).await.map_err(refuse)?;
+    let checksum = ChecksumFields::of(stored.checksum.as_ref());
     Ok(S3Response::new(PutObjectOutput {
         e_tag: Some(ETag::Strong(stored.etag.to_string())),
-        expiration: expiration::shown(stored.departure.as_ref()),
+        expiration: expiration::shown(stored.expiration.as_ref()),
         checksum_crc32: checksum.crc32,
         checksum_crc32c: checksum.crc32c,
         checksum_crc64nvme: checksum.crc64nvme,

@@ -1,39 +1,34 @@
-//! A refused request: S3's code, its status and a message.
+//! An S3 error: code, HTTP status, message.
 //!
-//! The table is the one list of the codes that this server answers with, so that no error leaves
-//! without a status and a message.
+//! The table lists every code that this server answers with, so that each has a status and a message.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, StatusCode};
 use s3s::{S3Error, S3ErrorCode};
 
-/// Why a request is refused, in S3's words.
+/// The S3 error that answers a refused request.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// S3's code.
     pub code: Cow<'static, str>,
-    /// The HTTP status.
     pub status: StatusCode,
-    /// What it means, for people.
     pub message: Cow<'static, str>,
-    /// Headers that the answer carries besides.
     pub headers: Box<HeaderMap>,
 }
 
 impl Refusal {
-    /// A refusal with S3's usual words for this code.
+    /// The error with this code and its default status and message.
     pub fn new(code: &'static str) -> Self {
-        let (status, message) = usual(code).unwrap_or((StatusCode::BAD_REQUEST, code));
+        let (status, message) = default_answer(code).unwrap_or((StatusCode::BAD_REQUEST, code));
         Self { code: code.into(), status, message: message.into(), headers: Box::default() }
     }
 
-    /// A refusal in our own words.
+    /// The error with this code and a message of its own.
     pub fn because(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), ..Self::new(code) }
     }
 
-    /// The same refusal with a header.
+    /// Adds a response header.
     pub fn with_header(mut self, name: http::HeaderName, value: &str) -> Self {
         if let Ok(value) = value.parse() {
             self.headers.insert(name, value);
@@ -54,8 +49,8 @@ impl From<Refusal> for S3Error {
     }
 }
 
-/// The status and the message that S3 gives a code.
-pub fn usual(code: &str) -> Option<(StatusCode, &'static str)> {
+/// The status and the message of a code in the table.
+pub fn default_answer(code: &str) -> Option<(StatusCode, &'static str)> {
     let (_, status, message) = CODES.iter().find(|(known, _, _)| *known == code)?;
     Some((StatusCode::from_u16(*status).ok()?, message))
 }
@@ -77,7 +72,7 @@ const CODES: &[(&str, u16, &str)] = &[
     ("EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"),
     ("IllegalLocationConstraintException", 400, "The specified location-constraint is not valid for this endpoint."),
     ("IncompleteBody", 400, "You did not provide the number of bytes specified by the Content-Length HTTP header."),
-    ("InsufficientStorage", 507, "There is no room left to store the object."),
+    ("InsufficientStorage", 507, "There is not enough free capacity to store the object."),
     ("InternalError", 500, "We encountered an internal error. Please try again."),
     ("InvalidAccessKeyId", 403, "The access key ID you provided does not exist in our records."),
     ("InvalidArgument", 400, "Invalid Argument"),
@@ -106,7 +101,8 @@ const CODES: &[(&str, u16, &str)] = &[
     (
         "NoSuchUpload",
         404,
-        "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.",
+        "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or \
+         completed.",
     ),
     ("NoSuchVersion", 404, "The specified version does not exist."),
     ("NotImplemented", 501, "A header or query you provided implies functionality that is not implemented"),
@@ -123,7 +119,8 @@ const CODES: &[(&str, u16, &str)] = &[
     (
         "SignatureDoesNotMatch",
         403,
-        "The request signature we calculated does not match the signature you provided. Check your key and signing method.",
+        "The request signature we calculated does not match the signature you provided. Check your key and signing \
+         method.",
     ),
     ("SlowDown", 503, "Please reduce your request rate."),
     ("XAmzContentSHA256Mismatch", 400, "The provided 'x-amz-content-sha256' header does not match what was computed."),
@@ -131,19 +128,19 @@ const CODES: &[(&str, u16, &str)] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{CODES, Refusal, usual};
+    use super::{CODES, Refusal, default_answer};
     use s3s::S3Error;
 
     #[test]
-    fn every_code_has_a_status_and_stands_once() {
+    fn every_code_has_a_status_and_is_unique() {
         for (code, _, _) in CODES {
-            assert!(usual(code).is_some(), "{code}");
+            assert!(default_answer(code).is_some(), "{code}");
             assert_eq!(CODES.iter().filter(|(other, _, _)| other == code).count(), 1, "{code}");
         }
     }
 
     #[test]
-    fn codes_survive_the_protocol_library() {
+    fn protocol_library_preserves_every_code() {
         for (code, status, _) in CODES {
             let error = S3Error::from(Refusal::new(code));
             assert_eq!(error.code().as_str(), *code);

@@ -1,27 +1,27 @@
-//! Bounds what the writes under way of one access key may reserve of the free capacity.
+//! Limits the share of the free capacity that unfinished writes of one access key may reserve.
 //!
-//! A write reserves its declared length before its body arrives. Without a bound, the holder of one key could declare all
-//! free capacity and send nothing. Reservations are counted in this process, from their declaration to the end of the write.
+//! A write reserves its declared length before its body arrives. Without a limit, one client could declare all free
+//! capacity and send nothing. Each process counts the reservations of its own writes, until the write ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::header::RETRY_AFTER;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use s3o_engine::Engine;
 use s3s::auth::Credentials;
 
 use super::errors::refuse;
 use super::refusal::Refusal;
 
-/// The reservations of each access key.
+/// Counts the reserved bytes of each access key; clones share the counts.
 #[derive(Debug, Clone)]
 pub struct ReservedShare {
     share: f64,
     reserved: Arc<Mutex<HashMap<String, u64>>>,
 }
 
-/// A counted reservation; dropping it ends it.
+/// A counted reservation, released on drop.
 #[derive(Debug)]
 pub struct Reservation {
     access_key_id: String,
@@ -30,12 +30,12 @@ pub struct Reservation {
 }
 
 impl ReservedShare {
-    /// Each key may reserve this share; 1.0 means no bound beside the quotas.
+    /// `share` is between 0.0 and 1.0; 1.0 means no limit besides the quotas.
     pub fn new(share: f64) -> Self {
         Self { share, reserved: Arc::default() }
     }
 
-    /// Counts a write of this size; refused if the share of its key would be exceeded. `None` where nothing is bounded.
+    /// Counts a write of this size; refuses it if its key would exceed the share. `None` if there is no limit.
     pub async fn reserve(
         &self,
         engine: &Engine,
@@ -53,12 +53,12 @@ impl ReservedShare {
     }
 
     fn count(&self, access_key_id: &str, size_bytes: u64, bound: u64) -> Result<Reservation, Refusal> {
-        let mut reserved = lock(&self.reserved);
+        let mut reserved = self.reserved.lock();
         let own = reserved.get(access_key_id).copied().unwrap_or(0);
         let total = own.saturating_add(size_bytes);
         if total > bound {
             let message = format!(
-                "The writes under way of this access key would reserve {total} bytes; max_reserved_share allows {bound}."
+                "Unfinished writes of this access key would reserve {total} bytes; max_reserved_share allows {bound}."
             );
             return Err(Refusal::because("SlowDown", message).with_header(RETRY_AFTER, "1"));
         }
@@ -70,7 +70,7 @@ impl ReservedShare {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut reserved = lock(&self.reserved);
+        let mut reserved = self.reserved.lock();
         let Some(total) = reserved.get_mut(&self.access_key_id) else { return };
         *total = total.saturating_sub(self.size_bytes);
         if *total == 0 {
@@ -79,16 +79,12 @@ impl Drop for Reservation {
     }
 }
 
-fn lock(reserved: &Mutex<HashMap<String, u64>>) -> MutexGuard<'_, HashMap<String, u64>> {
-    reserved.lock()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ReservedShare, lock};
+    use super::ReservedShare;
 
     #[test]
-    fn each_key_has_its_share_until_its_writes_end() {
+    fn key_may_reserve_its_share_until_its_writes_end() {
         let share = ReservedShare::new(0.5);
         let bound = share.bound(100);
         let first = share.count("a", 30, bound).unwrap();
@@ -100,10 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_writes_are_forgotten() {
+    fn keys_without_writes_are_removed() {
         let share = ReservedShare::new(0.5);
         drop(share.count("a", 0, 10).unwrap());
         drop(share.count("a", 10, 10).unwrap());
-        assert!(lock(&share.reserved).is_empty());
+        assert!(share.reserved.lock().is_empty());
     }
 }

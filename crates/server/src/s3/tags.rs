@@ -1,4 +1,4 @@
-//! Tags, as headers and XML carry them, within S3's limits.
+//! Parses tags of headers and XML documents and checks S3's limits.
 
 use s3o_model::object::Tags;
 use s3s::dto::{Tag, TagSet};
@@ -13,9 +13,9 @@ pub const BUCKET_TAGS_MAX: usize = 50;
 const KEY_CHARS_MAX: usize = 128;
 const VALUE_CHARS_MAX: usize = 256;
 
-/// Reads `x-amz-tagging`: an url-encoded query.
+/// Parses `x-amz-tagging`, a URL-encoded query.
 pub fn from_header(header: &str) -> Result<Tags, Refusal> {
-    let malformed = || Refusal::because("InvalidArgument", "The header 'x-amz-tagging' is not an url-encoded query");
+    let malformed = || Refusal::because("InvalidArgument", "The header 'x-amz-tagging' is not a URL-encoded query");
     let pairs = header.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         Some((decode_query_piece(key)?, decode_query_piece(value)?))
@@ -24,7 +24,7 @@ pub fn from_header(header: &str) -> Result<Tags, Refusal> {
     checked(pairs.ok_or_else(malformed)?, OBJECT_TAGS_MAX)
 }
 
-/// Reads the tags of a `Tagging` document.
+/// Parses the tags of a `Tagging` document.
 pub fn from_xml(tag_set: TagSet, max: usize) -> Result<Tags, Refusal> {
     let pairs = tag_set.into_iter().map(|tag| match (tag.key, tag.value) {
         (Some(key), Some(value)) => Ok((key, value)),
@@ -33,7 +33,7 @@ pub fn from_xml(tag_set: TagSet, max: usize) -> Result<Tags, Refusal> {
     checked(pairs.collect::<Result<Vec<_>, _>>()?, max)
 }
 
-/// Tags as an answer lists them.
+/// Tags for a response.
 pub fn to_xml(tags: &Tags) -> TagSet {
     tags.iter().map(|(key, value)| Tag { key: Some(key.clone()), value: Some(value.clone()) }).collect()
 }
@@ -68,7 +68,7 @@ mod tests {
     use s3s::dto::Tag;
 
     #[test]
-    fn headers_are_queries() {
+    fn tagging_header_is_a_query() {
         let tags = from_header("a=1&b=x%20y+z&c").unwrap();
         assert_eq!(tags["a"], "1");
         assert_eq!(tags["b"], "x y z");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_duplicates_are_refused() {
+    fn tags_beyond_limits_and_duplicates_are_refused() {
         let eleven: Vec<_> = (0..11).map(|n| format!("k{n}=v")).collect();
         let long_key = format!("{}=v", "k".repeat(129));
         let long_value = format!("k={}", "v".repeat(257));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_read_back() {
+    fn tag_set_round_trips() {
         let tags = from_header("a=1&b=2").unwrap();
         assert_eq!(from_xml(to_xml(&tags), OBJECT_TAGS_MAX).unwrap(), tags);
         let nameless = vec![Tag { key: None, value: Some("v".into()) }];

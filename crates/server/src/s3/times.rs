@@ -1,22 +1,20 @@
-//! Moments, between the catalog's and S3's way of writing them.
+//! Converts timestamps between the model and the protocol library.
 
 use s3o_model::clock::Timestamp;
 use s3s::dto::{Timestamp as S3Timestamp, TimestampFormat};
 use time::OffsetDateTime;
 
-/// A moment as S3 answers it.
 pub fn to_s3(moment: Timestamp) -> S3Timestamp {
     let nanos = i128::from(moment.millis()) * 1_000_000;
     OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH).into()
 }
 
-/// A moment as a request states it.
 pub fn from_s3(moment: S3Timestamp) -> Timestamp {
     let moment = OffsetDateTime::from(moment);
     Timestamp::from_millis(i64::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX))
 }
 
-/// A moment as HTTP headers write it.
+/// The timestamp in the format of HTTP headers, in whole seconds.
 pub fn http_date(moment: Timestamp) -> String {
     let mut text = Vec::new();
     match to_s3(moment).format(TimestampFormat::HttpDate, &mut text) {
@@ -31,7 +29,7 @@ mod tests {
     use s3o_model::clock::Timestamp;
 
     #[test]
-    fn moments_survive_both_ways() {
+    fn timestamps_round_trip() {
         let moment = Timestamp::from_millis(1_700_000_000_123);
         assert_eq!(from_s3(to_s3(moment)), moment);
     }

@@ -1,4 +1,4 @@
-//! Continuation tokens: where the next page starts, opaque to clients.
+//! Continuation tokens: base64 of the last key of a page.
 
 use base64_simd::URL_SAFE_NO_PAD;
 
@@ -9,8 +9,8 @@ pub fn encode(after: &str) -> String {
     URL_SAFE_NO_PAD.encode_to_string(after)
 }
 
-/// Where the page of the token of a request starts. An empty token means none, as in S3.
-pub fn asked(token: Option<&str>) -> Result<Option<String>, Refusal> {
+/// The key after which the page starts. As in S3, an empty token means none.
+pub fn requested(token: Option<&str>) -> Result<Option<String>, Refusal> {
     token.filter(|token| !token.is_empty()).map(decode).transpose()
 }
 
@@ -22,24 +22,24 @@ fn decode(token: &str) -> Result<String, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::{asked, decode, encode};
+    use super::{decode, encode, requested};
 
     #[test]
-    fn tokens_read_back() {
+    fn tokens_round_trip() {
         for after in ["a", "photos/2026/", "ä \u{1}\"<>"] {
             assert_eq!(decode(&encode(after)).unwrap(), after);
         }
     }
 
     #[test]
-    fn an_empty_token_means_none() {
-        assert_eq!(asked(None).unwrap(), None);
-        assert_eq!(asked(Some("")).unwrap(), None);
-        assert_eq!(asked(Some(&encode("a"))).unwrap().as_deref(), Some("a"));
+    fn empty_token_means_none() {
+        assert_eq!(requested(None).unwrap(), None);
+        assert_eq!(requested(Some("")).unwrap(), None);
+        assert_eq!(requested(Some(&encode("a"))).unwrap().as_deref(), Some("a"));
     }
 
     #[test]
-    fn foreign_tokens_are_refused() {
+    fn malformed_tokens_are_refused() {
         for token in ["", "not base64!", "_w"] {
             assert_eq!(decode(token).unwrap_err().code, "InvalidArgument", "{token}");
         }

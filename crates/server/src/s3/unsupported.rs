@@ -1,7 +1,6 @@
-//! Request headers that ask for what this server does not do.
+//! Refuses request headers for features that this server does not implement.
 //!
-//! Storing an object without the encryption or the lock that its owner asked for would be a wrong
-//! 200, so such requests are refused.
+//! It would be wrong to answer 200 and store an object without the encryption or lock that the client asked for.
 
 use http::{HeaderMap, HeaderValue};
 
@@ -24,10 +23,10 @@ const NAMES: &[&str] = &[
 
 const OWNERS: &[&str] = &["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
 
-/// Refuses a request that asks for something we do not do.
+/// Refuses a request with such a header, or with another bucket owner than the one there is.
 pub fn check(headers: &HeaderMap) -> Result<(), Refusal> {
     check_owners(headers)?;
-    match headers.iter().find(|(name, value)| asks_too_much(name.as_str(), value)) {
+    match headers.iter().find(|(name, value)| is_unsupported(name.as_str(), value)) {
         Some((name, _)) => {
             Err(Refusal::because("NotImplemented", format!("The header {name} is not implemented here")))
         }
@@ -35,7 +34,7 @@ pub fn check(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// All buckets have one owner; a client that expects another one means a bucket that is not here.
+/// All buckets have the same owner; a client that expects another owner means another bucket.
 fn check_owners(headers: &HeaderMap) -> Result<(), Refusal> {
     let is_other = |name: &&str| headers.get_all(*name).iter().any(|value| value.as_bytes() != owner::NAME.as_bytes());
     match OWNERS.iter().find(|name| is_other(name)) {
@@ -46,8 +45,9 @@ fn check_owners(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-fn asks_too_much(name: &str, value: &HeaderValue) -> bool {
+fn is_unsupported(name: &str, value: &HeaderValue) -> bool {
     match name {
+        _ if !name.starts_with("x-") => false,
         "x-amz-acl" => !matches!(value.as_bytes(), b"" | b"private" | b"bucket-owner-full-control"),
         "x-amz-bucket-object-lock-enabled" => !value.as_bytes().eq_ignore_ascii_case(b"false"),
         "x-s3o-expires-after" | "x-s3o-expires-at" => false,
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_cannot_do_is_refused() {
+    fn unsupported_headers_are_refused() {
         for (name, value) in [
             ("x-amz-server-side-encryption", "AES256"),
             ("x-amz-server-side-encryption-customer-key", "k"),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn another_owner_than_the_one_expected_is_denied() {
+    fn unexpected_bucket_owner_is_denied() {
         for name in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
             assert!(check(&with(name, "s3o")).is_ok());
             assert_eq!(check(&with(name, "123456789012")).unwrap_err().code, "AccessDenied", "{name}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_passes() {
+    fn headers_without_effect_pass() {
         for (name, value) in [
             ("x-amz-acl", "private"),
             ("x-s3o-expires-after", "60"),

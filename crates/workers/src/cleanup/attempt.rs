@@ -1,23 +1,23 @@
-//! One attempt at claimed cleanups: plain rows in one batch call, the rest one by one.
+//! One delete attempt for claimed cleanups: plain rows in one batch call, the others one by one.
 
 use std::panic::AssertUnwindSafe;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
-use s3o_backend::{Backend, DeleteAnswer, Doomed, Probe};
+use s3o_backend::{Backend, DeleteAnswer, DeleteKey, Probe};
 use s3o_model::cleanup::{Attempt, BackendUpload, Cleanup};
 
-/// What became of each cleanup, in their order.
+/// Attempts every cleanup; the results are in the order of `claimed`.
 pub(super) async fn all(backend: &dyn Backend, claimed: &[Cleanup], concurrency: usize) -> Vec<Attempt> {
-    let (plain, careful): (Vec<_>, Vec<_>) = claimed.iter().enumerate().partition(|(_, row)| is_plain(row));
+    let (plain, others): (Vec<_>, Vec<_>) = claimed.iter().enumerate().partition(|(_, row)| is_plain(row));
     let mut attempts = vec![Attempt::Unknown("no answer for this key".to_owned()); claimed.len()];
     if !plain.is_empty() {
         let rows: Vec<&Cleanup> = plain.iter().map(|(_, row)| *row).collect();
-        for ((position, _), attempt) in plain.iter().zip(in_one_call(backend, &rows).await) {
+        for ((position, _), attempt) in plain.iter().zip(delete_in_one_call(backend, &rows).await) {
             attempts[*position] = attempt;
         }
     }
-    let work: Vec<_> = careful.into_iter().map(|(position, row)| numbered(position, backend, row)).collect();
+    let work: Vec<_> = others.into_iter().map(|(position, row)| attempt_at(position, backend, row)).collect();
     let done: Vec<_> = futures_util::stream::iter(work).buffer_unordered(concurrency.max(1)).collect().await;
     for (position, attempt) in done {
         attempts[position] = attempt;
@@ -25,10 +25,10 @@ pub(super) async fn all(backend: &dyn Backend, claimed: &[Cleanup], concurrency:
     attempts
 }
 
-/// A store that answers for fewer keys than it was asked leaves the rest unknown. A row that makes
-/// the call panic must not take the others with it, time and again: then each has its own call.
-async fn in_one_call(backend: &dyn Backend, rows: &[&Cleanup]) -> Vec<Attempt> {
-    let keys: Vec<Doomed> = rows.iter().map(|row| doomed(row)).collect();
+/// Keys that the store does not answer for stay `Unknown`. If the batch call panics, each row is
+/// deleted in its own call, so that one panicking row does not block the others in every tick.
+async fn delete_in_one_call(backend: &dyn Backend, rows: &[&Cleanup]) -> Vec<Attempt> {
+    let keys: Vec<DeleteKey> = rows.iter().map(|row| delete_target(row)).collect();
     match AssertUnwindSafe(backend.delete_batch(&keys)).catch_unwind().await {
         Ok(answers) => answers.into_iter().map(attempt_of).collect(),
         Err(_) if rows.len() == 1 => vec![panicked()],
@@ -43,26 +43,26 @@ async fn in_one_call(backend: &dyn Backend, rows: &[&Cleanup]) -> Vec<Attempt> {
     }
 }
 
-/// It spends an attempt: a row that is never counted would be tried for ever.
+/// A panic counts as a refused attempt; otherwise the row would be retried without limit.
 fn panicked() -> Attempt {
     Attempt::Refused("the attempt panicked".to_owned())
 }
 
-fn numbered<'a>(position: usize, backend: &'a dyn Backend, row: &'a Cleanup) -> BoxFuture<'a, (usize, Attempt)> {
+fn attempt_at<'a>(position: usize, backend: &'a dyn Backend, row: &'a Cleanup) -> BoxFuture<'a, (usize, Attempt)> {
     Box::pin(async move {
         let attempt = AssertUnwindSafe(one_by_one(backend, row)).catch_unwind().await;
         (position, attempt.unwrap_or_else(|_| panicked()))
     })
 }
 
-/// A plain row names bytes that were there; nothing else can appear under its key. Where the backend was accepted
-/// since, stores that do not distinguish "deleted" from "was not there" are asked first.
+/// A plain row names bytes that were fully written; no late write can appear under its key. A row older than the last
+/// accept of its backend is not plain: a probe shows whether its bytes exist, which some deletes do not report.
 fn is_plain(cleanup: &Cleanup) -> bool {
     cleanup.absent_ok_after.is_none() && cleanup.upload == BackendUpload::None && !cleanup.older_than_accept
 }
 
-fn doomed(cleanup: &Cleanup) -> Doomed {
-    Doomed { key: cleanup.physical_key.clone(), version_id: cleanup.backend_version.clone() }
+fn delete_target(cleanup: &Cleanup) -> DeleteKey {
+    DeleteKey { key: cleanup.physical_key.clone(), version_id: cleanup.backend_version.clone() }
 }
 
 fn attempt_of(answer: DeleteAnswer) -> Attempt {
@@ -75,7 +75,7 @@ fn attempt_of(answer: DeleteAnswer) -> Attempt {
     }
 }
 
-/// A row whose write had an unknown end: unfinished uploads go first, then what is really there.
+/// Deletes after a write with unknown outcome: first its unfinished uploads, then the object that is there.
 async fn one_by_one(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
     if let Err(attempt) = abort_uploads(backend, cleanup).await {
         return attempt;
@@ -83,7 +83,7 @@ async fn one_by_one(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
     match backend.probe(&cleanup.physical_key).await {
         Probe::Unknown(why) => Attempt::Unknown(why),
         Probe::Present(_) => delete_one(backend, cleanup).await,
-        // Deleting also removes what an unfinished write left beside the key.
+        // The delete also removes temporary files that an unfinished write left for the key.
         Probe::Absent => match delete_one(backend, cleanup).await {
             Attempt::Deleted | Attempt::Absent => Attempt::Absent,
             other => other,
@@ -92,7 +92,7 @@ async fn one_by_one(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
 }
 
 async fn delete_one(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
-    let answer = backend.delete_batch(&[doomed(cleanup)]).await.into_iter().next();
+    let answer = backend.delete_batch(&[delete_target(cleanup)]).await.into_iter().next();
     answer.map_or_else(|| Attempt::Unknown("no answer for this key".to_owned()), attempt_of)
 }
 

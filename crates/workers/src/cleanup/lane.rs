@@ -1,4 +1,4 @@
-//! The lane of one backend: batches that are claimed, attempted and settled, several at once.
+//! The lane of one backend: claims, attempts and settles batches, several concurrently.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,38 +6,37 @@ use futures_util::future::{BoxFuture, join};
 use s3o_backend::SharedBackend;
 use s3o_catalog::{ClaimedCleanups, Settlement};
 use s3o_model::claim::Claimant;
-use s3o_model::cleanup::{Cleanup as Row, Outcome, Reason, judge};
+use s3o_model::cleanup::{Cleanup, Outcome, Reason, judge};
 use s3o_model::ids::ClaimToken;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Cleanup, attempt, note, note_named};
+use super::{CleanupWorker, attempt, report_settled, report_still_named};
 use crate::{Error, Report};
 
-/// One backend during one tick.
+/// The batches of one backend in one tick.
 pub(super) struct Lane<'a> {
-    cleanup: &'a Cleanup,
+    cleanup: &'a CleanupWorker,
     backend: &'a SharedBackend,
-    /// One for each batch that may be under way at the backend.
-    hands: Semaphore,
-    /// Whether a batch did not get a single row out of the queue.
+    /// One permit for each concurrent batch at the backend.
+    permits: Semaphore,
+    /// Set when a batch settled none of its rows.
     stuck: AtomicBool,
 }
 
-/// A batch that is this process's to work on.
-struct Batch<'a> {
+struct ClaimedBatch<'a> {
     claimed: ClaimedCleanups,
     token: ClaimToken,
-    hand: SemaphorePermit<'a>,
+    permit: SemaphorePermit<'a>,
 }
 
 impl<'a> Lane<'a> {
-    pub(super) fn new(cleanup: &'a Cleanup, backend: &'a SharedBackend) -> Self {
-        let hands = Semaphore::new(cleanup.pace.hands(backend.name()));
-        Self { cleanup, backend, hands, stuck: AtomicBool::new(false) }
+    pub(super) fn new(cleanup: &'a CleanupWorker, backend: &'a SharedBackend) -> Self {
+        let permits = Semaphore::new(cleanup.batch_concurrency.of(backend.name()));
+        Self { cleanup, backend, permits, stuck: AtomicBool::new(false) }
     }
 
-    /// So many batches at most. The next is claimed while this one is under way, as long as batches are full, rows leave
-    /// the queue, and nobody asks anything of this process.
+    /// Runs up to `left` batches. The next one is claimed while this one runs, as long as batches are full, rows leave
+    /// the queue, and no request is in progress.
     pub(super) fn batches(&'a self, left: usize) -> BoxFuture<'a, (Report, Result<(), Error>)> {
         Box::pin(async move {
             let batch = match self.claim().await {
@@ -47,69 +46,69 @@ impl<'a> Lane<'a> {
             };
             let full = batch.claimed.cleanups.len() + batch.claimed.named.len() >= self.cleanup.settings.batch_size;
             let next = async {
-                if full && left > 1 && !self.cleanup.budget.is_asked() {
+                if full && left > 1 && !self.cleanup.budget.has_requests() {
                     self.batches(left - 1).await
                 } else {
                     (Report { more: full, ..Report::default() }, Ok(()))
                 }
             };
             let mut report = Report::default();
-            let (outcome, (later, later_outcome)) = join(self.work_off(batch, &mut report), next).await;
+            let (outcome, (later, later_outcome)) = join(self.execute(batch, &mut report), next).await;
             report.absorb(later);
             report.more &= !self.stuck.load(Ordering::Relaxed);
             (report, outcome.and(later_outcome))
         })
     }
 
-    /// Claims a batch once there is a hand for it; none if there is nothing to do, or nothing to be done.
-    async fn claim(&'a self) -> Result<Option<Batch<'a>>, Error> {
-        let hand = self.hands.acquire().await.expect("the semaphore is never closed");
+    /// Claims a batch once a permit is free; `None` if the queue is empty or the backend takes no deletes now.
+    async fn claim(&'a self) -> Result<Option<ClaimedBatch<'a>>, Error> {
+        let permit = self.permits.acquire().await.expect("the semaphore is never closed");
         if self.stuck.load(Ordering::Relaxed) || !self.cleanup.identity.permits_deletes(self.backend).await? {
             return Ok(None);
         }
-        let Cleanup { cleanups, settings, instance, ids, .. } = self.cleanup;
+        let CleanupWorker { cleanups, settings, instance, ids, .. } = self.cleanup;
         let token = ClaimToken::new(ids.fresh());
         let claimant = Claimant { instance: *instance, token };
         let claimed = cleanups.claim_cleanups(self.backend.name(), settings.batch_size, &claimant).await?;
         let empty = claimed.cleanups.is_empty() && claimed.named.is_empty();
-        Ok((!empty).then_some(Batch { claimed, token, hand }))
+        Ok((!empty).then_some(ClaimedBatch { claimed, token, permit }))
     }
 
-    async fn work_off(&self, batch: Batch<'_>, report: &mut Report) -> Result<(), Error> {
-        let Batch { claimed: ClaimedCleanups { cleanups: claimed, at, waited, named }, token, hand } = batch;
+    async fn execute(&self, batch: ClaimedBatch<'_>, report: &mut Report) -> Result<(), Error> {
+        let ClaimedBatch { claimed: ClaimedCleanups { cleanups: claimed, at, waited, named }, token, permit } = batch;
         report.waited = waited;
         for cleanup in &named {
-            note_named(report, cleanup);
+            report_still_named(report, cleanup);
         }
         let settings = &self.cleanup.settings;
         let attempts = attempt::all(self.backend.as_ref(), &claimed, settings.concurrency).await;
         let mut settlements = Vec::with_capacity(claimed.len());
         let trusted = Some(at).filter(|_| !self.cleanup.is_clock_held());
         for (cleanup, attempt) in claimed.iter().zip(attempts) {
-            // What was absent is judged by the moment before anybody looked: a late write may have landed
-            // behind a look that took long.
+            // An absence is judged by the time of the claim, before the probe: a late write may finish
+            // after a slow probe.
             let outcome = judge(cleanup, attempt, trusted, &settings.retries, self.cleanup.entropy.next_unit());
             settlements.push(Settlement { id: cleanup.id, outcome });
         }
         self.record_freed(&claimed, &settlements);
-        self.learn(!named.is_empty() || settlements.iter().any(|settlement| settlement.outcome.leaves()));
-        // The backend has nothing more to do for this batch.
-        drop(hand);
+        self.adjust_concurrency(!named.is_empty() || settlements.iter().any(|settlement| settlement.outcome.leaves()));
+        // The backend calls of this batch are done.
+        drop(permit);
         let settled = self.cleanup.cleanups.settle_cleanups(token, &settlements).await?;
         report.count("stale", (settlements.len() - settled.len()) as u64);
         for (cleanup, settlement) in claimed.iter().zip(&settlements) {
-            // Whoever took the claim over tells what became of the row.
+            // A row whose claim was taken over is reported by its new owner.
             if settled.contains(&cleanup.id) {
-                note(report, cleanup, &settlement.outcome);
+                report_settled(report, cleanup, &settlement.outcome);
             }
         }
         Ok(())
     }
 
-    /// A delete may have made space on a backend that reported none. The remains of writes that failed do not count:
-    /// their delete frees nothing that the next write could use.
-    fn record_freed(&self, claimed: &[Row], settlements: &[Settlement]) {
-        let freed = |(row, settlement): (&Row, &Settlement)| {
+    /// Clears the "no space" state of a backend after a delete. Remains of failed writes do not count: their delete
+    /// frees no space that the next write could use.
+    fn record_freed(&self, claimed: &[Cleanup], settlements: &[Settlement]) {
+        let freed = |(row, settlement): (&Cleanup, &Settlement)| {
             settlement.outcome == Outcome::Done && row.reason != Reason::PutOrphan.as_str()
         };
         if claimed.iter().zip(settlements).any(freed) {
@@ -117,14 +116,14 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Whether a batch got rows out of the queue tells how many the backend is given at once.
-    fn learn(&self, went_well: bool) {
-        let Cleanup { pace, settings, .. } = self.cleanup;
-        if !went_well {
+    /// Adds a concurrent batch after a batch that settled rows; falls back to one after a batch that settled none.
+    fn adjust_concurrency(&self, progressed: bool) {
+        let CleanupWorker { batch_concurrency, settings, .. } = self.cleanup;
+        if !progressed {
             self.stuck.store(true, Ordering::Relaxed);
-            pace.got_stuck(self.backend.name());
-        } else if pace.went_well(self.backend.name(), settings.concurrency) {
-            self.hands.add_permits(1);
+            batch_concurrency.reset(self.backend.name());
+        } else if batch_concurrency.increase(self.backend.name(), settings.concurrency) {
+            self.permits.add_permits(1);
         }
     }
 }

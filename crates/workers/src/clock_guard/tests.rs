@@ -1,40 +1,39 @@
-//! What the guard holds, notes and reports, on a real catalog with a clock that the tests set.
+//! Tests of the clock guard on a real catalog with a manual clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use s3o_catalog::conformance::scene::Scene;
-use s3o_catalog::{ClockNotes as _, Identities as _};
+use s3o_catalog::conformance::fixture::Fixture;
 use s3o_model::clock::Clock as _;
 use s3o_model::clock_hold::{STEADY, StoreTime};
 
 use super::{ClockAlarm, ClockGuard, ClockGuardParts, KernelClock};
-use crate::testing::scene;
+use crate::testing::fixture;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
 #[derive(Default)]
-struct Kernel(AtomicBool);
+struct ScriptedKernel(AtomicBool);
 
-impl KernelClock for Kernel {
+impl KernelClock for ScriptedKernel {
     fn is_synchronised(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+struct RecordingAlarm(Mutex<Vec<String>>);
 
-impl Heard {
+impl RecordingAlarm {
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock())
     }
 }
 
-impl ClockAlarm for Heard {
+impl ClockAlarm for RecordingAlarm {
     fn clock_frozen(&self, reason: &str) {
         self.0.lock().push(format!("frozen: {reason}"));
     }
@@ -44,108 +43,108 @@ impl ClockAlarm for Heard {
     }
 }
 
-struct Watched {
-    scene: Scene,
-    kernel: Arc<Kernel>,
+struct GuardFixture {
+    fixture: Fixture,
+    kernel: Arc<ScriptedKernel>,
     store: Arc<StoreTime>,
-    heard: Arc<Heard>,
+    alarm: Arc<RecordingAlarm>,
     guard: ClockGuard,
 }
 
-impl Watched {
-    /// A guard of a clock that the kernel calls synchronised, or not, after its first look.
-    async fn start(scene: Scene, is_synchronised: bool) -> Self {
-        let kernel = Arc::new(Kernel(AtomicBool::new(is_synchronised)));
-        let (store, heard) = (Arc::new(StoreTime::default()), Arc::new(Heard::default()));
-        let catalog = Arc::new(scene.catalog.clone());
+impl GuardFixture {
+    /// A guard after its first check; the kernel reports the clock as synchronised or not.
+    async fn start(fixture: Fixture, is_synchronised: bool) -> Self {
+        let kernel = Arc::new(ScriptedKernel(AtomicBool::new(is_synchronised)));
+        let (store, alarm) = (Arc::new(StoreTime::default()), Arc::new(RecordingAlarm::default()));
+        let catalog = Arc::new(fixture.catalog.clone());
         catalog.cluster_id("cluster").await.expect("a name");
         let guard = ClockGuard::new(ClockGuardParts {
-            clock: scene.clock.clone(),
+            clock: fixture.clock.clone(),
             kernel: kernel.clone(),
             store: store.clone(),
             notes: catalog,
-            alarm: heard.clone(),
+            alarm: alarm.clone(),
         });
-        guard.observe().await.expect("a look");
-        Self { scene, kernel, store, heard, guard }
+        guard.observe().await.expect("checked");
+        Self { fixture, kernel, store, alarm, guard }
     }
 
-    /// One that was synchronised at the start and is so no longer.
+    /// A clock that was synchronised at the start and no longer is.
     async fn trusted() -> Self {
-        let watched = Self::start(scene(), true).await;
-        watched.kernel.0.store(false, Ordering::SeqCst);
-        watched
+        let fixture = Self::start(fixture(), true).await;
+        fixture.kernel.0.store(false, Ordering::SeqCst);
+        fixture
     }
 
     async fn after(&self, time: Duration) -> bool {
-        self.scene.clock.advance(time);
-        self.guard.observe().await.expect("a look");
+        self.fixture.clock.advance(time);
+        self.guard.observe().await.expect("checked");
         self.guard.held().is_some()
     }
 }
 
 #[tokio::test]
-async fn a_clock_that_was_set_holds_until_a_witness_agrees() {
-    let watched = Watched::trusted().await;
-    assert!(!watched.after(HOUR).await, "time that passes is no jump");
-    watched.scene.clock.set(watched.scene.clock.now().after(HOUR));
-    assert!(watched.guard.held().is_some_and(|hold| hold.reason.contains("jumped ahead by 3600 s")));
-    assert_eq!(watched.heard.take(), ["frozen: the clock jumped ahead by 3600 s"]);
-    assert!(watched.after(2 * HOUR).await, "it does not end by itself");
-    watched.store.note(watched.scene.clock.now(), watched.scene.clock.since_boot());
-    assert!(!watched.after(MINUTE).await);
-    assert_eq!(watched.heard.take(), ["accepted: the date of a store agrees with the clock"]);
+async fn clock_jump_holds_until_a_witness_confirms_the_clock() {
+    let fixture = GuardFixture::trusted().await;
+    assert!(!fixture.after(HOUR).await, "elapsed time is no jump");
+    fixture.fixture.clock.set(fixture.fixture.clock.now().after(HOUR));
+    assert!(fixture.guard.held().is_some_and(|hold| hold.reason.contains("jumped ahead by 3600 s")));
+    assert_eq!(fixture.alarm.take(), ["frozen: the clock jumped ahead by 3600 s"]);
+    assert!(fixture.after(2 * HOUR).await, "the hold does not end by itself");
+    fixture.store.note(fixture.fixture.clock.now(), fixture.fixture.clock.since_boot());
+    assert!(!fixture.after(MINUTE).await);
+    assert_eq!(fixture.alarm.take(), ["accepted: the date of a store agrees with the clock"]);
 }
 
 #[tokio::test]
-async fn the_time_is_noted_every_minute_unless_it_is_in_doubt() {
-    let watched = Watched::trusted().await;
-    let start = watched.scene.clock.now();
-    let noted = async || watched.scene.catalog.newest_time().await.expect("a look");
-    assert_eq!(noted().await, Some(start));
-    watched.after(MINUTE / 2).await;
-    assert_eq!(noted().await, Some(start));
-    watched.after(MINUTE / 2).await;
-    assert_eq!(noted().await, Some(start.after(MINUTE)));
-    watched.scene.clock.set(start.after(HOUR));
-    watched.after(MINUTE).await;
-    assert_eq!(noted().await, Some(start.after(MINUTE)), "a time in doubt is not noted");
+async fn time_is_recorded_every_minute_while_the_clock_is_trusted() {
+    let fixture = GuardFixture::trusted().await;
+    let start = fixture.fixture.clock.now();
+    let recorded = async || fixture.fixture.catalog.newest_time().await.expect("checked");
+    assert_eq!(recorded().await, Some(start));
+    fixture.after(MINUTE / 2).await;
+    assert_eq!(recorded().await, Some(start));
+    fixture.after(MINUTE / 2).await;
+    assert_eq!(recorded().await, Some(start.after(MINUTE)));
+    fixture.fixture.clock.set(start.after(HOUR));
+    fixture.after(MINUTE).await;
+    assert_eq!(recorded().await, Some(start.after(MINUTE)), "an untrusted time is not recorded");
 }
 
 #[tokio::test]
-async fn a_start_behind_the_newest_time_in_the_catalog_holds_until_it_is_accepted() {
-    let before = Watched::trusted().await;
+async fn start_behind_the_newest_time_in_the_catalog_holds_until_accepted() {
+    let before = GuardFixture::trusted().await;
     assert!(!before.after(HOUR).await);
-    let scene = before.scene;
-    let millis = scene.clock.now().millis() - 2 * 3_600_000;
-    scene.clock.set(s3o_model::clock::Timestamp::from_millis(millis));
-    let watched = Watched::start(scene, false).await;
-    let held = watched.guard.held().expect("held");
+    let fixture = before.fixture;
+    let millis = fixture.clock.now().millis() - 2 * 3_600_000;
+    fixture.clock.set(s3o_model::clock::Timestamp::from_millis(millis));
+    let fixture = GuardFixture::start(fixture, false).await;
+    let held = fixture.guard.held().expect("held");
     assert!(held.reason.contains("7200 s behind the newest time in the catalog"), "{held:?}");
-    assert!(watched.after(2 * STEADY).await, "it does not end by itself");
-    assert_eq!(watched.guard.accept().await.expect("accepted").map(|hold| hold.reason), Some(held.reason));
-    assert!(!watched.after(MINUTE).await);
-    let again = Watched::start(watched.scene, true).await;
-    assert!(again.guard.held().is_none(), "what was accepted is the newest time now");
+    assert!(fixture.after(2 * STEADY).await, "the hold does not end by itself");
+    assert_eq!(fixture.guard.accept().await.expect("accepted").map(|hold| hold.reason), Some(held.reason));
+    assert!(!fixture.after(MINUTE).await);
+    let again = GuardFixture::start(fixture.fixture, true).await;
+    assert!(again.guard.held().is_none(), "the accepted time is now the newest");
 }
 
-/// A catalog that was last served a day ago.
-async fn stopped_a_day_ago() -> Scene {
-    let before = Watched::trusted().await;
-    before.scene.clock.advance(24 * HOUR);
-    before.scene
+/// A catalog whose last server stopped a day ago.
+async fn stopped_a_day_ago() -> Fixture {
+    let before = GuardFixture::trusted().await;
+    before.fixture.clock.advance(24 * HOUR);
+    before.fixture
 }
 
 #[tokio::test]
-async fn an_unsynchronised_start_ends_by_itself_or_by_the_kernel() {
-    let watched = Watched::start(stopped_a_day_ago().await, false).await;
-    assert!(watched.after(14 * MINUTE).await);
-    assert!(!watched.after(MINUTE).await);
-    let watched = Watched::start(stopped_a_day_ago().await, false).await;
-    watched.kernel.0.store(true, Ordering::SeqCst);
-    assert!(!watched.after(MINUTE).await);
+async fn hold_of_an_unsynchronised_start_ends_by_time_or_by_the_kernel() {
+    let fixture = GuardFixture::start(stopped_a_day_ago().await, false).await;
+    assert!(fixture.after(14 * MINUTE).await);
+    assert!(!fixture.after(MINUTE).await);
+    let fixture = GuardFixture::start(stopped_a_day_ago().await, false).await;
+    fixture.kernel.0.store(true, Ordering::SeqCst);
+    assert!(!fixture.after(MINUTE).await);
     assert_eq!(
-        watched.heard.take().last().map(String::as_str),
-        Some("accepted: the kernel calls the clock synchronised")
+        fixture.alarm.take().last().map(String::as_str),
+        Some("accepted: the kernel reports the clock as synchronised")
     );
 }

@@ -1,5 +1,5 @@
-//! Accepting a backend as it was found, because the operator says so: first what would be accepted
-//! is shown, then exactly that is accepted.
+//! Accepts a backend with an unexpected identity at an operator's request. The first call shows what would be accepted,
+//! with its hash; the second call accepts exactly what has this hash.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use s3o_model::names::BackendName;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Identity, failed};
+use super::IdentityWorker;
 use crate::Error;
 
 /// What an operator is shown before a backend is accepted.
@@ -20,41 +20,41 @@ pub struct AcceptView {
     pub expected: Value,
     /// The identity object that this instance found; `null` where none is stored.
     pub found: Option<Carried>,
-    /// Names exactly what was found.
+    /// Hash of what was found.
     pub hash: String,
-    /// What each instance sees that has recorded it.
+    /// The live identity records of all instances.
     pub instances: Vec<InstanceView>,
-    /// How many deletes wait for the backend.
+    /// Number of queued deletes for the backend.
     pub queued_deletes: u64,
-    /// Which of the newest objects are missing.
+    /// Keys of the newest objects that are missing.
     pub newest_missing: Vec<String>,
 }
 
-/// What one instance sees.
+/// The identity record of one instance.
 #[derive(Debug, Clone, Serialize)]
 pub struct InstanceView {
     /// The host and the address on which the instance listens.
     pub host: String,
     /// The identity object that it found.
     pub found: Value,
-    /// Names exactly what it found.
+    /// Hash of what it found.
     pub hash: String,
-    /// Why the backend is frozen there; `null` where the identity fits.
+    /// Why the instance froze the backend; `null` if the identity fits.
     pub reason: Option<String>,
-    /// Whether an operator dismissed it.
+    /// True if an operator dismissed the record.
     pub dismissed: bool,
     #[serde(skip)]
     age: Duration,
 }
 
-/// What became of a request to accept a backend.
+/// Answer to a request to accept a backend.
 #[derive(Debug, Clone)]
 pub enum AcceptAnswer {
     /// The backend was accepted.
     Accepted,
     /// Nothing was changed.
     Refused {
-        /// Why.
+        /// Reason of the refusal.
         why: String,
         /// What would be accepted.
         shown: Box<AcceptView>,
@@ -72,9 +72,9 @@ fn refused(why: &str, shown: AcceptView) -> AcceptAnswer {
     AcceptAnswer::Refused { why: why.to_owned(), shown: Box::new(shown) }
 }
 
-impl Identity {
-    /// Accepts what has this hash, if that is what this instance finds and no live record of another
-    /// one differs. Without a hash, shows what would be accepted.
+impl IdentityWorker {
+    /// Accepts the backend if what this instance finds there has this hash and no live record of another
+    /// instance differs. Without a hash, only shows what would be accepted.
     pub async fn accept(&self, name: &str, hash: Option<&str>) -> Result<AcceptAnswer, Error> {
         let unknown = || Error::NoSuchBackend(name.to_owned());
         let name: BackendName = name.parse().map_err(|_| unknown())?;
@@ -86,17 +86,21 @@ impl Identity {
             None => {
                 Ok(refused("nothing was changed: repeat this with the hash to accept exactly what was found", shown))
             }
-            Some(hash) if hash != shown.hash => Ok(refused("something else was found than what has this hash", shown)),
-            Some(_) if shown.instances.iter().any(differs) => Ok(refused("instances find different stores", shown)),
+            Some(hash) if hash != shown.hash => {
+                Ok(refused("nothing was changed: the backend does not have this hash, check what is shown", shown))
+            }
+            Some(_) if shown.instances.iter().any(differs) => {
+                Ok(refused("nothing was changed: instances find different stores, repair or dismiss one", shown))
+            }
             Some(_) if self.is_early(&shown) => Ok(refused(
-                "other instances may not have recorded what they see yet: repeat this in a few seconds",
+                "nothing was changed: other instances still record what they find, repeat this in a few seconds",
                 shown,
             )),
             Some(_) => self.accept_found(backend, &known, shown).await,
         }
     }
 
-    /// Whether instances that see something else may not have noticed the first record that differs.
+    /// Whether other instances may not have answered the newest mismatch yet.
     fn is_early(&self, shown: &AcceptView) -> bool {
         let disputing = shown.instances.iter().filter(|view| view.reason.is_some()).map(|view| view.age);
         disputing.max().is_some_and(|age| age < self.parts.settings.answer_wait)
@@ -104,8 +108,8 @@ impl Identity {
 
     async fn accept_view(&self, backend: &SharedBackend) -> Result<(KnownBackend, AcceptView), Error> {
         let name = backend.name();
-        // What is accepted later is what is read here, whatever the path leads to by then.
-        backend.reopen_place().await.map_err(|source| failed(backend, source))?;
+        // The hash must cover the store that the path leads to now.
+        backend.reopen_store().await.map_err(|source| Error::of(backend, source))?;
         let (compared, mismatch) = self.inspect(backend).await?;
         if let Some(mismatch) = &mismatch {
             // The record of this instance says what it finds now, not what it found before.
@@ -152,7 +156,7 @@ impl Identity {
         match self.parts.identities.accept_mark(name, acceptance).await {
             Ok(()) => {}
             Err(error) if error.verdict() == Some(CatalogVerdict::RunAgain) => {
-                return Ok(refused("the marks or the records changed meanwhile", shown));
+                return Ok(refused("nothing was changed: marks or records changed meanwhile, repeat this", shown));
             }
             Err(error) => return Err(error.into()),
         }
@@ -161,7 +165,7 @@ impl Identity {
         self.raise(backend).await?;
         self.delay_deletes(name);
         self.thaw(name).await?;
-        tracing::warn!(backend = %name, hash = shown.hash, "backend accepted");
+        tracing::warn!(backend = %name, hash = shown.hash, "backend accepted, writes continue");
         Ok(AcceptAnswer::Accepted)
     }
 }

@@ -1,17 +1,17 @@
-//! Attaching backends: what was not reached yet, what is frozen, and what was exchanged meanwhile.
+//! Attaches backends that were not reached yet, that are frozen, or whose path leads to another store.
 
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join, join_all};
-use s3o_backend::canaries::sweep;
 use s3o_backend::fleet::NOT_REACHED;
-use s3o_backend::identity::Verdict;
+use s3o_backend::identity::IdentityVerdict;
+use s3o_backend::probe_objects::delete_stale;
 use s3o_backend::{Probe, SharedBackend};
 use s3o_model::clock::Timestamp;
 use s3o_model::names::BackendName;
 
+use super::IdentityWorker;
 use super::marks::{Compared, Mismatch};
-use super::{Identity, failed};
 use crate::Error;
 
 /// Why a backend takes no writes while the identity of another store at its path is not checked yet.
@@ -22,18 +22,18 @@ const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 const NEWEST_MISSING: &str = "the newest object is missing: is it a stale clone?";
 /// How often a frozen S3 store is read; each read is a paid request.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(30);
-/// How often the newest object is looked for that a frozen folder lacks: the catalog reads all locations for it.
+/// How often a folder that is frozen for a missing newest object is probed: the catalog reads all locations for it.
 const NEWEST_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the identity records of other instances are looked for and answered.
+/// How often the identity records of other instances are read and answered.
 const ANSWER_INTERVAL: Duration = Duration::from_secs(4);
-/// How many of the newest locations are looked up.
+/// Number of newest locations that are probed.
 const NEWEST_MAX: usize = 32;
-/// How far ahead of this clock those of other instances may be.
-const CLOCKS_DIFFER_MAX: Duration = Duration::from_mins(1);
+/// Largest clock difference between instances.
+const CLOCK_SKEW_MAX: Duration = Duration::from_mins(1);
 
-impl Identity {
-    /// Attaches backends for as long as the process lives, and answers the identity records of other instances. Each
-    /// backend has a loop of its own: one that hangs keeps no other from being attached.
+impl IdentityWorker {
+    /// Attaches backends and answers the identity records of other instances; it does not return. Each backend has its
+    /// own loop, so that one that hangs does not block the others.
     pub async fn watch(&self) {
         let loops: Vec<_> = self.parts.fleet.backends().map(|backend| self.boxed_watch(backend)).collect();
         join(join_all(loops), self.keep_answering()).await;
@@ -51,17 +51,17 @@ impl Identity {
     async fn keep_answering(&self) {
         loop {
             if let Err(error) = self.answer_disputes().await {
-                tracing::info!(%error, "identity records of other instances not answered, retrying");
+                tracing::info!(%error, "cannot answer identity records of other instances, retrying");
             }
             tokio::time::sleep(ANSWER_INTERVAL).await;
         }
     }
 
-    /// Reaches the backends that were not reached yet, and compares those again that are frozen or
-    /// were exchanged; says whether all were reached.
+    /// Attaches the backends that were not reached yet, are frozen, or whose path leads to another store;
+    /// true if all were reached.
     pub async fn attach(&self) -> bool {
         let attempts: Vec<_> = self.parts.fleet.backends().map(|backend| self.boxed_attach(backend)).collect();
-        // Side by side: one that hangs keeps no other from being reached.
+        // Concurrently, so that one that hangs does not block the others.
         join_all(attempts).await.into_iter().all(|reached| reached)
     }
 
@@ -72,7 +72,7 @@ impl Identity {
             }
             let outcome = self.attach_one(backend).await;
             if let Err(error) = &outcome {
-                tracing::warn!(backend = %backend.name(), %error, "backend not reached");
+                tracing::warn!(backend = %backend.name(), %error, "backend not reached, retrying");
             }
             outcome.is_ok()
         })
@@ -80,49 +80,45 @@ impl Identity {
 
     async fn needs_attach(&self, backend: &SharedBackend) -> bool {
         let name = backend.name();
-        let Some(frozen) = self.frozen_reason(name) else {
-            let exchanged = backend.place_changed().await;
+        let Some(frozen) = self.parts.fleet.frozen_reason(name) else {
+            let exchanged = backend.store_changed().await;
             if exchanged {
-                tracing::warn!(backend = %name, "path of the backend leads to another store");
+                tracing::warn!(backend = %name, "another store is at the path of the backend, checking its identity");
                 self.parts.fleet.set_frozen(name, Some(EXCHANGED.to_owned()));
             }
             return exchanged;
         };
         let is_remote = self.parts.settings.max_age.contains_key(name);
         let (now, tried) = (self.boot(), self.state(name, |state| state.tried));
-        let rest = if is_remote && frozen != NOT_REACHED {
+        let interval = if is_remote && frozen != NOT_REACHED {
             REMOTE_INTERVAL
         } else if frozen.starts_with(NEWEST_MISSING) {
             NEWEST_INTERVAL
         } else {
             Duration::ZERO
         };
-        tried.is_none_or(|tried| now.saturating_sub(tried) >= rest)
-    }
-
-    fn frozen_reason(&self, name: &BackendName) -> Option<String> {
-        self.parts.fleet.standing(name).and_then(|standing| standing.frozen.clone())
+        tried.is_none_or(|tried| now.saturating_sub(tried) >= interval)
     }
 
     async fn attach_one(&self, backend: &SharedBackend) -> Result<(), Error> {
         let name = backend.name();
         let now = self.boot();
         self.state(name, |state| state.tried = Some(now));
-        backend.reopen_place().await.map_err(|source| failed(backend, source))?;
+        backend.reopen_store().await.map_err(|source| Error::of(backend, source))?;
         // An attach compares before it writes anything.
         let (compared, mismatch) = self.inspect(backend).await?;
         if let Some(mismatch) = mismatch {
             return self.freeze(backend, &mismatch).await;
         }
         self.learn_traits(backend).await?;
-        let unraised = if compared.verdict == Verdict::Fresh || self.must_raise(name, &compared).await? {
+        let unraised = if compared.verdict == IdentityVerdict::Fresh || self.must_raise(name, &compared).await? {
             self.raise(backend).await?;
             None
         } else {
             Some(compared.known.mark_sequence)
         };
         self.state(name, |state| state.unraised = unraised);
-        if compared.verdict != Verdict::Fresh {
+        if compared.verdict != IdentityVerdict::Fresh {
             self.delay_deletes(name);
         }
         self.thaw(name).await?;
@@ -130,7 +126,7 @@ impl Identity {
         Ok(())
     }
 
-    /// What does not fit, if anything: the marks, or the newest bytes.
+    /// Compares the marks and probes the newest objects; returns the mismatch, if any.
     pub(super) async fn inspect(&self, backend: &SharedBackend) -> Result<(Compared, Option<Mismatch>), Error> {
         let compared = self.compare(backend).await?;
         if !compared.verdict.fits() {
@@ -138,7 +134,7 @@ impl Identity {
             return Ok((compared, Some(mismatch)));
         }
         let missing = match compared.verdict {
-            Verdict::Fresh => None,
+            IdentityVerdict::Fresh => None,
             _ => self.newest_missing(backend).await?,
         };
         let mismatch = missing.map(|key| Mismatch {
@@ -149,34 +145,34 @@ impl Identity {
         Ok((compared, mismatch))
     }
 
-    /// The key of the newest location, if its bytes are missing. A clone that is younger than the
-    /// last raise lacks what was written since.
+    /// The key of the newest location if its bytes are missing. A stale clone that is younger than the
+    /// last raise has a fitting mark but lacks what was written since.
     async fn newest_missing(&self, backend: &SharedBackend) -> Result<Option<String>, Error> {
         let name = backend.name();
         for key in self.newest_keys(name).await? {
             match backend.probe(&key).await {
                 Probe::Present(_) => return Ok(None),
                 Probe::Absent if self.parts.identities.is_located(name, &key).await? => return Ok(Some(key)),
-                // It was deleted meanwhile: the next newest decides.
+                // It was deleted since the query: the next newest decides.
                 Probe::Absent => {}
-                Probe::Unknown(why) => return Err(failed(backend, s3o_backend::Error::Unknown(why))),
+                Probe::Unknown(why) => return Err(Error::of(backend, s3o_backend::Error::Unknown(why))),
             }
         }
         Ok(None)
     }
 
-    /// The keys of the newest locations. Identifiers that a clock wrote which was ahead are left out.
+    /// The keys of the newest locations, without identifiers from the future, which a wrong clock wrote.
     pub(super) async fn newest_keys(&self, name: &BackendName) -> Result<Vec<String>, Error> {
         Ok(self.parts.identities.newest_keys(name, self.newest_upto(), NEWEST_MAX).await?)
     }
 
     pub(super) fn newest_upto(&self) -> Timestamp {
-        self.parts.clock.now().after(CLOCKS_DIFFER_MAX)
+        self.parts.clock.now().after(CLOCK_SKEW_MAX)
     }
 
-    /// A start raises the mark, unless another instance has just done so.
+    /// A start raises the mark unless another instance raised it within `raise_age`.
     async fn must_raise(&self, name: &BackendName, compared: &Compared) -> Result<bool, Error> {
-        if compared.verdict == Verdict::Overwritten {
+        if compared.verdict == IdentityVerdict::Overwritten {
             return Ok(true);
         }
         let age = self.parts.identities.mark_age(name).await?;
@@ -184,7 +180,8 @@ impl Identity {
     }
 
     /// Whether the mark was raised, by this instance or another one of this catalog, since the attach. A copy of the
-    /// catalog that was taken just before knows the mark that the attach found; deletes wait for one that it cannot know.
+    /// catalog that was taken just before knows the mark that the attach found; deletes wait for one that it cannot
+    /// know.
     pub(super) async fn is_raised(&self, backend: &SharedBackend) -> Result<bool, Error> {
         let name = backend.name();
         let has_delay = self.parts.settings.delete_delay.get(name).is_some_and(|delay| !delay.is_zero());
@@ -201,7 +198,7 @@ impl Identity {
         Ok(true)
     }
 
-    /// Another catalog that claims the backend too has this long to notice the raise.
+    /// Delays deletes, so that another catalog that uses the same backend can notice the raise first.
     pub(super) fn delay_deletes(&self, name: &BackendName) {
         let delay = self.parts.settings.delete_delay.get(name).copied().unwrap_or(Duration::ZERO);
         let from = self.boot() + delay;
@@ -209,9 +206,9 @@ impl Identity {
     }
 
     pub(super) async fn learn_traits(&self, backend: &SharedBackend) -> Result<(), Error> {
-        let traits = backend.probe_traits().await.map_err(|source| failed(backend, source))?;
-        if let Err(error) = sweep(backend.as_ref(), &traits, self.parts.clock.now()).await {
-            tracing::info!(backend = %backend.name(), %error, "old probe objects not deleted");
+        let traits = backend.probe_traits().await.map_err(|source| Error::of(backend, source))?;
+        if let Err(error) = delete_stale(backend.as_ref(), &traits, self.parts.clock.now()).await {
+            tracing::info!(backend = %backend.name(), %error, "cannot delete old probe objects, retrying later");
         }
         self.parts.fleet.set_traits(backend.name(), traits);
         Ok(())

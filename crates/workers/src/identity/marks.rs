@@ -1,41 +1,41 @@
-//! Comparing what the catalog knows with what a backend carries, and raising the marks.
+//! Compares the marks in the catalog with the identity object on a backend, and raises marks.
 
 use s3o_backend::identity::{
-    Found, IDENTITY_KEY, Identity as Carried, Known, Verdict, create_mark, fingerprint, judge, read_found,
-    read_identity, remove_marks,
+    FoundIdentity, IDENTITY_KEY, Identity as Carried, IdentityVerdict, Known, create_mark, fingerprint, judge,
+    read_found, read_identity, remove_marks,
 };
 use s3o_backend::{Error as BackendError, SharedBackend};
 use s3o_catalog::{Error as CatalogError, KnownBackend, PlannedMark, Verdict as CatalogVerdict};
 use s3o_model::names::BackendName;
 
-use super::{Identity, failed};
+use super::IdentityWorker;
 use crate::Error;
 
-/// How often a mark is written at most, when other instances write theirs meanwhile.
+/// Number of attempts to raise a mark while other instances write theirs.
 const WRITES_MAX: usize = 6;
-/// How often catalog and backend are read at most until the marks stay the same meanwhile.
+/// Number of attempts to read catalog and backend without a change in between.
 const READS_MAX: usize = 5;
 
-/// What a comparison came to.
+/// Result of a comparison.
 pub(super) struct Compared {
-    pub(super) verdict: Verdict,
+    pub(super) verdict: IdentityVerdict,
     pub(super) found: Option<Carried>,
     pub(super) known: KnownBackend,
 }
 
-/// What does not fit.
+/// How the backend differs from what the catalog expects.
 #[derive(Debug, Clone)]
 pub(super) struct Mismatch {
     pub(super) reason: String,
     pub(super) found: Option<Carried>,
-    /// Whether the catalog does not know the mark that was found.
+    /// True if the catalog does not know the mark that was found.
     pub(super) is_unknown_mark: bool,
-    /// The newest object, where it is missing.
+    /// Key of the newest object if it is missing.
     pub(super) missing: Option<String>,
 }
 
 impl Mismatch {
-    /// Names exactly what was found.
+    /// Hash of what was found.
     pub(super) fn hash(&self) -> String {
         fingerprint(self.found.as_ref(), self.missing.as_deref())
     }
@@ -46,18 +46,18 @@ impl Compared {
         Mismatch {
             reason: self.verdict.reason().to_owned(),
             found: self.found.clone(),
-            is_unknown_mark: self.verdict == Verdict::RestoredCatalog,
+            is_unknown_mark: self.verdict == IdentityVerdict::RestoredCatalog,
             missing: None,
         }
     }
 }
 
-impl Identity {
-    /// Compares catalog and backend. A mark that was written and not confirmed is confirmed.
+impl IdentityWorker {
+    /// Compares catalog and backend; confirms a mark that was written but not confirmed.
     pub(super) async fn compare(&self, backend: &SharedBackend) -> Result<Compared, Error> {
         let name = backend.name();
         let compared = self.compare_marks(backend).await?;
-        if let (Verdict::FitsNext, Some(found)) = (compared.verdict, &compared.found) {
+        if let (IdentityVerdict::FitsNext, Some(found)) = (compared.verdict, &compared.found) {
             self.confirm(name, &found.mark).await?;
         }
         let now = self.boot();
@@ -65,19 +65,20 @@ impl Identity {
         Ok(compared)
     }
 
-    /// A backend that carries the current or the next mark after the catalog was read fits. Anything else counts only if
-    /// the catalog's marks were the same before and after the backend was read.
+    /// A backend that carries the current or the next mark after the catalog was read fits. Anything else counts only
+    /// if the catalog's marks were the same before and after the backend was read.
     async fn compare_marks(&self, backend: &SharedBackend) -> Result<Compared, Error> {
         let name = backend.name();
-        let found = read_identity(backend.as_ref()).await.map_err(|source| failed(backend, source))?;
+        let found = read_identity(backend.as_ref()).await.map_err(|source| Error::of(backend, source))?;
         let mut before = self.parts.identities.known_backend(name).await?;
-        let verdict = judge(&self.known(name, &before), &Found { identity: found.clone(), has_current_mark: false });
-        if matches!(verdict, Verdict::Fresh | Verdict::Fits | Verdict::FitsNext) {
+        let verdict =
+            judge(&self.known(name, &before), &FoundIdentity { identity: found.clone(), has_current_mark: false });
+        if matches!(verdict, IdentityVerdict::Fresh | IdentityVerdict::Fits | IdentityVerdict::FitsNext) {
             return Ok(Compared { verdict, found, known: before });
         }
         for _ in 0..READS_MAX {
             let known = self.known(name, &before);
-            let found = read_found(backend.as_ref(), &known).await.map_err(|source| failed(backend, source))?;
+            let found = read_found(backend.as_ref(), &known).await.map_err(|source| Error::of(backend, source))?;
             let after = self.parts.identities.known_backend(name).await?;
             if after.has_marks_of(&before) {
                 return Ok(Compared { verdict: judge(&known, &found), found: found.identity, known: after });
@@ -106,8 +107,8 @@ impl Identity {
         for _ in 0..WRITES_MAX {
             let planned = self.parts.identities.plan_mark(name, &fresh).await?;
             let was_planned_here = planned.mark == fresh;
-            // An instance that was suspended before the write has put an old mark over newer ones, perhaps one that the
-            // catalog has long forgotten. It raises the mark once more.
+            // An instance that was suspended before the write has overwritten newer marks with an old one, perhaps
+            // one that the catalog no longer stores. It raises the mark once more.
             let confirmed = self.write_mark(backend, &planned).await?;
             if confirmed && was_planned_here {
                 self.remove_past_marks(backend).await;
@@ -124,23 +125,23 @@ impl Identity {
         self.parts.ids.fresh().as_simple().to_string()
     }
 
-    /// Writes a planned mark and confirms it; a crash in between leaves a mark that fits as the next. Says whether the
-    /// mark was still the one to be confirmed.
+    /// Writes a planned mark and confirms it; after a crash in between, the mark fits as the next one. True if the mark
+    /// was still the planned one.
     async fn write_mark(&self, backend: &SharedBackend, planned: &PlannedMark) -> Result<bool, Error> {
         let carried = self.carried(backend.name(), planned);
-        let refuse = |source| failed(backend, source);
+        let refuse = |source| Error::of(backend, source);
         create_mark(backend.as_ref(), &carried).await.map_err(refuse)?;
         let found = read_identity(backend.as_ref()).await.map_err(refuse)?;
         if found.is_some_and(|found| found.contested) {
-            return Err(refuse(BackendError::Refused(Verdict::Contested.reason().to_owned())));
+            return Err(refuse(BackendError::Refused(IdentityVerdict::Contested.reason().to_owned())));
         }
         self.write_identity(backend, &carried).await
     }
 
-    /// Writes the mark that an operator accepted over whatever is there.
+    /// Overwrites the identity object with the mark of an accept.
     pub(super) async fn write_accepted(&self, backend: &SharedBackend, planned: &PlannedMark) -> Result<bool, Error> {
         let carried = self.carried(backend.name(), planned);
-        create_mark(backend.as_ref(), &carried).await.map_err(|source| failed(backend, source))?;
+        create_mark(backend.as_ref(), &carried).await.map_err(|source| Error::of(backend, source))?;
         self.write_identity(backend, &carried).await
     }
 
@@ -155,11 +156,11 @@ impl Identity {
     }
 
     async fn write_identity(&self, backend: &SharedBackend, carried: &Carried) -> Result<bool, Error> {
-        backend.write_own(IDENTITY_KEY, carried.encode()).await.map_err(|source| failed(backend, source))?;
+        backend.write_own(IDENTITY_KEY, carried.encode()).await.map_err(|source| Error::of(backend, source))?;
         self.confirm(backend.name(), &carried.mark).await
     }
 
-    /// Says whether this call confirmed the mark; if not, another instance did.
+    /// True if this call confirmed the mark, false if another instance did.
     async fn confirm(&self, name: &BackendName, mark: &str) -> Result<bool, Error> {
         match self.parts.identities.confirm_mark(name, mark).await {
             Ok(()) => {
@@ -171,7 +172,7 @@ impl Identity {
         }
     }
 
-    /// Objects of past marks that cannot be removed now are left to the next raise.
+    /// Deletes the objects of past marks; the next raise retries those that fail.
     async fn remove_past_marks(&self, backend: &SharedBackend) {
         let name = backend.name();
         let removed = match self.parts.identities.known_backend(name).await {
@@ -179,7 +180,7 @@ impl Identity {
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = removed {
-            tracing::info!(backend = %name, error, "objects of past marks are left to the next raise");
+            tracing::info!(backend = %name, error, "cannot delete objects of past marks, retrying at the next raise");
         }
     }
 }

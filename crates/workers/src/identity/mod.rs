@@ -1,8 +1,8 @@
-//! Identity of the backends: marks that distinguish a wrong disk, a stale clone, a wrong bucket or a
-//! restored catalog from the right one, before anything is written or deleted.
+//! Identity of the backends: marks that reveal a wrong disk, a stale clone, a wrong bucket or a
+//! restored catalog before anything is written or deleted.
 //!
-//! Each instance decides for itself. Where an instance finds something that does not fit, it takes no
-//! writes there and records what it found; while such a record lives, no instance deletes there.
+//! Each instance decides for itself. An instance that finds an identity that does not fit stops writing
+//! there and records what it found; while such a record is live, no instance deletes there.
 
 mod accept;
 mod attach;
@@ -18,10 +18,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
+use s3o_backend::SharedBackend;
 use s3o_backend::fleet::{Fleet, NOT_REACHED};
-use s3o_backend::identity::{Verdict, read_identity};
-use s3o_backend::{Error as BackendError, SharedBackend};
-use s3o_catalog::{Identities, IdentityRecords};
+use s3o_backend::identity::{IdentityVerdict, read_identity};
+use s3o_catalog::Catalog;
 use s3o_model::clock::Clock;
 use s3o_model::ids::IdSource;
 use s3o_model::names::BackendName;
@@ -32,84 +32,84 @@ pub use records::RECORD_LEASE;
 use crate::{Error, Report, Worker};
 
 /// Is notified when this instance freezes a backend.
-pub trait Alarm: Send + Sync {
-    /// A backend takes no more writes and deletes.
+pub trait FreezeObserver: Send + Sync {
+    /// Called when this instance stops writing to and deleting from a backend.
     fn frozen(&self, backend: &BackendName, reason: &str);
 }
 
 /// Discards every notification; for tests.
-impl Alarm for () {
+impl FreezeObserver for () {
     fn frozen(&self, _backend: &BackendName, _reason: &str) {}
 }
 
-/// How identities are checked.
+/// Timing of identity checks.
 #[derive(Debug, Clone, Default)]
 pub struct IdentitySettings {
-    /// How old a check may be before destructive work, by backend; others are checked every time.
+    /// Longest age of a check that permits destructive work, by backend; others are checked every time.
     pub max_age: HashMap<BackendName, Duration>,
-    /// How long after the raise of its attach a backend takes deletes; others take them at once.
+    /// Delay of deletes after the raise of an attach, by backend; others have none.
     pub delete_delay: HashMap<BackendName, Duration>,
-    /// An attach raises no mark that was confirmed more recently.
+    /// An attach does not raise a mark that was confirmed more recently than this.
     pub raise_age: Duration,
-    /// How long other instances have to record what they see before a backend can be accepted.
+    /// Time that other instances have to record what they find before a backend can be accepted.
     pub answer_wait: Duration,
 }
 
-/// What the identity worker is made of.
+/// Constructor arguments of the worker.
 pub struct IdentityParts {
-    /// What the catalog knows of the backends.
-    pub identities: Arc<dyn Identities>,
-    /// What hosts found there.
-    pub records: Arc<dyn IdentityRecords>,
-    /// The backends.
+    /// Marks of the backends in the catalog.
+    pub identities: Arc<Catalog>,
+    /// Identity records of all instances.
+    pub records: Arc<Catalog>,
+    /// The configured backends.
     pub fleet: Arc<Fleet>,
-    /// Where marks come from.
+    /// Source of marks.
     pub ids: IdSource,
-    /// The clock.
+    /// Wall time and time since boot.
     pub clock: Arc<dyn Clock>,
-    /// The name of this cluster.
+    /// Identifier of this cluster.
     pub cluster: String,
-    /// The host and the address on which this instance listens: what it finds is recorded under
-    /// this name, whichever process finds it.
+    /// Host and listen address of this instance: the name of its records, which outlives the
+    /// process.
     pub host: String,
     /// Is notified when a backend is frozen.
-    pub alarm: Arc<dyn Alarm>,
-    /// How it works.
+    pub alarm: Arc<dyn FreezeObserver>,
+    /// Timing of checks.
     pub settings: IdentitySettings,
 }
 
-/// Keeps the identities of the backends.
-pub struct Identity {
+/// The identity worker: checks, raises and accepts marks.
+pub struct IdentityWorker {
     parts: IdentityParts,
-    states: Mutex<HashMap<BackendName, State>>,
+    states: Mutex<HashMap<BackendName, IdentityState>>,
 }
 
-/// What this process knows of a backend.
+/// State of one backend in this process.
 #[derive(Debug, Clone, Default)]
-struct State {
-    /// When the identity was last compared.
+struct IdentityState {
+    /// Time of the last comparison.
     checked: Option<SinceBoot>,
-    /// When a backend that is frozen was last attached again.
+    /// Time of the last attach attempt.
     tried: Option<SinceBoot>,
-    /// Whether this process confirmed a mark there.
+    /// True if this process confirmed a mark there.
     has_confirmed: bool,
-    /// The unknown mark of another catalog that still has to be contested.
+    /// Unknown mark of another catalog that is not contested yet.
     to_contest: Option<String>,
-    /// The sequence number of the mark that an attach found and did not raise: deletes wait until it was raised.
+    /// Sequence number of the mark that an attach found and did not raise: deletes wait for its raise.
     unraised: Option<u64>,
-    /// When deletes begin.
+    /// Time from which deletes are permitted.
     deletes_from: Option<SinceBoot>,
-    /// Which record of another instance stopped the deletes when they were last asked for.
+    /// The record of another instance that blocked deletes at the last check.
     disputed: Option<String>,
-    /// When what was found was last recorded, and its hash.
+    /// Time and hash of the last record of this instance.
     recorded: Option<(SinceBoot, String)>,
 }
 
-/// A moment of this process, as time since boot: a wall clock that is set back would make old checks young.
+/// Time since boot: a wall clock that is set back would make old checks seem recent.
 type SinceBoot = Duration;
 
-impl Identity {
-    /// An identity keeper for backends that were not reached yet: they take no writes.
+impl IdentityWorker {
+    /// Freezes every backend until its first attach.
     #[must_use]
     pub fn new(parts: IdentityParts) -> Self {
         for backend in parts.fleet.backends() {
@@ -118,7 +118,7 @@ impl Identity {
         Self { parts, states: Mutex::default() }
     }
 
-    /// Whether what a backend answers proves anything: it was compared recently enough and fits.
+    /// Whether the answers of a backend can be relied on: its identity was compared recently enough and fits.
     pub async fn permits(&self, backend: &SharedBackend) -> Result<bool, Error> {
         let name = backend.name();
         if self.is_frozen(name) {
@@ -129,15 +129,15 @@ impl Identity {
         }
         match self.check(backend).await {
             Err(Error::Backend { source, .. }) => {
-                tracing::info!(backend = %name, %source, "backend identity not readable, trying again later");
+                tracing::info!(backend = %name, error = %source, "cannot read identity of backend, retrying");
                 Ok(false)
             }
             checked => checked,
         }
     }
 
-    /// Whether bytes may be deleted: the backend fits, it has done so for long enough after it was
-    /// attached, and no instance has a record of anything else.
+    /// Whether bytes may be deleted: the identity fits, the delay after the attach has passed, and no
+    /// instance recorded a mismatch.
     pub async fn permits_deletes(&self, backend: &SharedBackend) -> Result<bool, Error> {
         let name = backend.name();
         if !self.is_raised(backend).await? {
@@ -149,26 +149,26 @@ impl Identity {
         Ok(self.permits(backend).await? && !self.is_disputed(name).await?)
     }
 
-    /// Compares catalog and backend now, and freezes the backend for this instance if it does not
-    /// fit. An identity object that a late write replaced is written again.
+    /// Compares catalog and backend, and freezes the backend for this instance if the identity does not
+    /// fit. If a late write replaced the identity object, it raises the mark again.
     pub async fn check(&self, backend: &SharedBackend) -> Result<bool, Error> {
         let compared = self.compare(backend).await?;
         match compared.verdict {
-            Verdict::Overwritten => self.raise(backend).await.map(|()| true),
+            IdentityVerdict::Overwritten => self.raise(backend).await.map(|()| true),
             verdict if verdict.fits() => Ok(true),
             _ => self.freeze(backend, &compared.mismatch()).await.map(|()| false),
         }
     }
 
-    /// Checks that a backend can be read and, unless it is frozen anyway, that its identity fits; if not, it is frozen.
+    /// Reads the identity object; unless the backend is frozen already, also compares it and freezes on a mismatch.
     pub async fn probe(&self, backend: &SharedBackend) -> Result<(), Error> {
         if self.is_frozen(backend.name()) {
-            return read_identity(backend.as_ref()).await.map(drop).map_err(|source| failed(backend, source));
+            return read_identity(backend.as_ref()).await.map(drop).map_err(|source| Error::of(backend, source));
         }
         self.check(backend).await.map(drop)
     }
 
-    /// Why deletes wait on a backend that fits, for people.
+    /// Why deletes wait although the identity fits, as `s3o status` shows it.
     #[must_use]
     pub fn deletes_wait(&self, name: &BackendName) -> Option<String> {
         let now = self.boot();
@@ -176,18 +176,18 @@ impl Identity {
             self.state(name, |state| (state.unraised, state.deletes_from, state.disputed.clone()));
         let has_delay = self.parts.settings.delete_delay.get(name).is_some_and(|delay| !delay.is_zero());
         if has_delay && unraised.is_some() {
-            return Some("until the mark of the backend was raised, within some minutes of the start".to_owned());
+            return Some("until the mark of the backend is raised, within minutes of the start".to_owned());
         }
-        let rest = from.and_then(|from| from.checked_sub(now)).filter(|rest| !rest.is_zero());
-        rest.map(|rest| format!("for {} s after the start", rest.as_secs() + 1)).or(disputed)
+        let wait = from.and_then(|from| from.checked_sub(now)).filter(|wait| !wait.is_zero());
+        wait.map(|wait| format!("for {} s after the start", wait.as_secs() + 1)).or(disputed)
     }
 
     fn is_frozen(&self, name: &BackendName) -> bool {
-        self.parts.fleet.standing(name).is_none_or(|standing| standing.frozen.is_some())
+        self.parts.fleet.state(name).is_none_or(|standing| standing.frozen.is_some())
     }
 
-    /// A check from before the moment when deletes begin does not count: the raise of the attach must
-    /// still stand then.
+    /// Whether the last check is younger than `max_age`. A check from before the end of the delete delay does
+    /// not count: the mark of the attach must still be the current one then.
     fn is_recent(&self, name: &BackendName) -> bool {
         let max_age = self.parts.settings.max_age.get(name).copied().unwrap_or(Duration::ZERO);
         let (checked, from) = self.state(name, |state| (state.checked, state.deletes_from));
@@ -200,12 +200,12 @@ impl Identity {
         self.parts.clock.since_boot()
     }
 
-    fn state<T>(&self, name: &BackendName, work: impl FnOnce(&mut State) -> T) -> T {
+    fn state<T>(&self, name: &BackendName, work: impl FnOnce(&mut IdentityState) -> T) -> T {
         let mut states = self.states.lock();
         work(states.entry(name.clone()).or_default())
     }
 
-    /// Raises the mark of one backend if it fits; says whether it did.
+    /// Raises the mark of one backend if its identity fits; true if it was raised.
     fn boxed_raise<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             if self.is_frozen(backend.name()) || !self.check(backend).await? {
@@ -216,18 +216,14 @@ impl Identity {
     }
 }
 
-fn failed(backend: &SharedBackend, source: BackendError) -> Error {
-    Error::Backend { backend: backend.name().clone(), source }
-}
-
 #[async_trait]
-impl Worker for Identity {
+impl Worker for IdentityWorker {
     fn name(&self) -> &'static str {
         "identity"
     }
 
-    /// Raises the mark of every backend that fits, side by side: one that cannot be written keeps no
-    /// other from being raised.
+    /// Raises the mark of every backend whose identity fits, concurrently, so that one that fails does
+    /// not block the others.
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
         let raises: Vec<_> = self.parts.fleet.backends().map(|backend| self.boxed_raise(backend)).collect();
         let mut failure = None;

@@ -1,4 +1,4 @@
-//! What this instance found, recorded for the others, and what the others recorded.
+//! Identity records: each instance records the mismatch it found; all instances read the records.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use s3o_catalog::IdentityRecord;
 use s3o_model::names::BackendName;
 
 use super::marks::Mismatch;
-use super::{Identity, SinceBoot};
+use super::{IdentityWorker, SinceBoot};
 use crate::Error;
 
-/// How long a record counts after it was last renewed.
+/// How long a record is live after its last renewal.
 pub const RECORD_LEASE: Duration = Duration::from_mins(2);
-/// How old a record may be before it is renewed.
-const RENEWED_AFTER: Duration = Duration::from_secs(30);
+/// Age at which a record is renewed.
+const RENEW_AFTER: Duration = Duration::from_secs(30);
 
-impl Identity {
-    /// Freezes a backend for this instance, and records what was found.
+impl IdentityWorker {
+    /// Freezes a backend for this instance and records what was found.
     pub(super) async fn freeze(&self, backend: &SharedBackend, mismatch: &Mismatch) -> Result<(), Error> {
         let (name, reason) = (backend.name(), mismatch.reason.as_str());
-        let standing = self.parts.fleet.standing(name).and_then(|standing| standing.frozen.clone());
-        if standing.as_deref() != Some(reason) {
-            tracing::error!(backend = %name, reason, "backend frozen");
+        let before = self.parts.fleet.frozen_reason(name);
+        if before.as_deref() != Some(reason) {
+            tracing::error!(backend = %name, reason, "backend frozen, writes and deletes stopped, see s3o status");
             self.parts.fleet.set_frozen(name, Some(reason.to_owned()));
             self.parts.alarm.frozen(name, reason);
         }
-        let was_in_use = standing.is_none();
+        let was_in_use = before.is_none();
         let unknown = mismatch.found.as_ref().filter(|_| mismatch.is_unknown_mark);
         let contested = self.state(name, |state| {
             if was_in_use && state.has_confirmed {
@@ -42,27 +42,28 @@ impl Identity {
         self.record(name, mismatch.found.as_ref(), mismatch.hash(), Some(reason.to_owned())).await
     }
 
-    /// Two catalogs use this backend. The process that wrote the unknown mark freezes the backend when it
-    /// reads that the mark is contested. Says whether it was written; if not, the next comparison tries again.
+    /// Marks the identity object of another catalog that uses this backend as contested. The process that wrote
+    /// it freezes the backend when it reads that. False if the write failed; the next comparison retries.
     async fn contest(&self, backend: &SharedBackend, found: &Carried) -> bool {
         let contested = Carried { contested: true, ..found.clone() };
         match backend.write_own(IDENTITY_KEY, contested.encode()).await {
             Ok(()) => {
-                tracing::error!(backend = %backend.name(), mark = found.mark, "mark of another catalog contested");
+                let mark = &found.mark;
+                tracing::error!(backend = %backend.name(), mark, "another catalog uses backend, its mark contested");
                 true
             }
             Err(error) => {
-                tracing::error!(backend = %backend.name(), %error, "mark of another catalog not contested");
+                tracing::error!(backend = %backend.name(), %error, "cannot contest mark of another catalog, retrying");
                 false
             }
         }
     }
 
-    /// The backend takes writes again, and the record of this host is closed.
+    /// Unfreezes the backend and closes the record of this host.
     pub(super) async fn thaw(&self, name: &BackendName) -> Result<(), Error> {
         let closed = self.parts.records.close_record(name, &self.parts.host).await?;
         if closed {
-            tracing::info!(backend = %name, "identity record closed, the identity matches");
+            tracing::info!(backend = %name, "identity of backend fits again, closed the record of this instance");
         }
         self.state(name, |state| (state.recorded, state.to_contest) = (None, None));
         self.parts.fleet.set_frozen(name, None);
@@ -77,7 +78,7 @@ impl Identity {
         reason: Option<String>,
     ) -> Result<(), Error> {
         let now = self.boot();
-        let is_fresh = |at: SinceBoot| now.saturating_sub(at) < RENEWED_AFTER;
+        let is_fresh = |at: SinceBoot| now.saturating_sub(at) < RENEW_AFTER;
         let is_recorded = |(at, recorded): &(SinceBoot, String)| *recorded == hash && is_fresh(*at);
         if self.state(name, |state| state.recorded.as_ref().is_some_and(is_recorded)) {
             return Ok(());
@@ -90,21 +91,21 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether a live record stops the deletes on a backend.
+    /// Whether a live record blocks deletes on a backend.
     pub(super) async fn is_disputed(&self, name: &BackendName) -> Result<bool, Error> {
         let live = self.parts.records.live_records(name).await?;
         let disputing = live.into_iter().find(|record| record.reason.is_some() && !record.dismissed);
         if let Some(IdentityRecord { host, reason, .. }) = &disputing {
             let reason = reason.as_deref().unwrap_or_default();
-            tracing::info!(backend = %name, host, reason, "deletes paused, an instance finds another store");
+            tracing::info!(backend = %name, host, reason, "deletes paused, another instance finds another store");
         }
         let why = disputing.as_ref().map(|record| format!("{} finds another store there", record.host));
         self.state(name, |state| state.disputed = why);
         Ok(disputing.is_some())
     }
 
-    /// Where an instance finds something that does not fit, those whose check fits record what they
-    /// see too: an operator is shown both, and neither can be accepted while they differ.
+    /// Records what this instance finds on backends for which another instance recorded a mismatch: the
+    /// operator is shown both, and neither can be accepted while they differ.
     pub(super) async fn answer_disputes(&self) -> Result<(), Error> {
         for name in self.parts.records.disputed_backends().await? {
             let Some(backend) = self.parts.fleet.get(&name) else { continue };
@@ -122,15 +123,15 @@ impl Identity {
         Ok(())
     }
 
-    /// Dismisses what a host found, because the operator knows better. It stops no deletes until the
-    /// host finds something else. Says whether there was such a record.
+    /// Dismisses the record of a host at the operator's request: it blocks no deletes until the host
+    /// finds something else. False if there is no such record.
     pub async fn dismiss(&self, name: &str, host: &str) -> Result<bool, Error> {
         let unknown = || Error::NoSuchBackend(name.to_owned());
         let name: BackendName = name.parse().map_err(|_| unknown())?;
         self.parts.fleet.get(&name).ok_or_else(unknown)?;
         let dismissed = self.parts.records.dismiss_record(&name, host).await?;
         if dismissed {
-            tracing::warn!(backend = %name, host, "record dismissed");
+            tracing::warn!(backend = %name, host, "identity record dismissed");
         }
         Ok(dismissed)
     }

@@ -1,93 +1,93 @@
-//! What the rules in force would remove now, without removing anything.
+//! Preview of what the rules in force would delete now; it changes nothing.
 //!
-//! It walks the same pages and asks the same questions as the worker, and keeps numbers and a few samples
-//! of each rule, however much there is.
+//! It reads the same pages with the same queries as the worker, and keeps only counts and a few samples
+//! of each rule, so that its size is bounded.
 
-use s3o_catalog::{DueObject, DueUpload, Lifecycles, RuledBucket};
+use s3o_catalog::{Catalog, DueObject, DueUpload, RuledBucket};
 use serde::Serialize;
 
-use super::rules::{InForce, RuleSource, SharedRules, in_force};
-use super::{PAGE, UPLOADS_PAGE, means, range, subject};
+use super::rules::{ActiveRule, RuleSource, SharedRules, active_rules};
+use super::{PAGE, UPLOADS_PAGE, matches, range, subject};
 use crate::Error;
 
-/// How many objects of a rule are named.
+/// Number of sample objects per rule.
 const SAMPLES_MAX: usize = 20;
-/// How many rules are shown one by one.
+/// Number of rules that are listed individually.
 const ITEMS_MAX: usize = 1000;
 
-/// What the rules in force would remove.
+/// What the rules in force would delete.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Preview {
-    /// Rule by rule. What two rules mean is told with both.
+    /// By rule. An object that two rules match counts for both.
     pub items: Vec<RulePreview>,
-    /// How many rules are not among them; they are in the total.
+    /// Number of rules that `items` leaves out; the total includes them.
     pub left_out: u64,
-    /// All together, everything once.
+    /// Sum over all rules; every object counts once.
     pub total: PreviewTotal,
 }
 
-/// What all rules together would remove.
+/// What all rules together would delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PreviewTotal {
-    /// How many objects.
+    /// Number of objects.
     pub count: u64,
-    /// Their bytes.
+    /// Sum of their sizes.
     pub bytes: u64,
-    /// How many uploads would be aborted.
+    /// Number of uploads that would be aborted.
     pub uploads: u64,
 }
 
-/// What one rule would remove.
+/// What one rule would delete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RulePreview {
-    /// The bucket.
+    /// Name of the bucket.
     pub bucket: String,
-    /// The prefix; empty for the whole bucket.
+    /// Prefix of the rule; empty for the whole bucket.
     pub prefix: String,
-    /// Where the rule comes from.
+    /// Where the rule is defined.
     pub source: RuleSource,
-    /// Its name there.
+    /// ID of the rule, or its path in the configuration.
     pub rule: String,
-    /// How many objects.
+    /// Number of objects.
     pub count: u64,
-    /// Their bytes.
+    /// Sum of their sizes.
     pub bytes: u64,
-    /// How many uploads would be aborted.
+    /// Number of uploads that would be aborted.
     pub uploads: u64,
-    /// The first of the objects.
+    /// The first matching objects, at most 20.
     pub samples: Vec<Sample>,
 }
 
-/// An object that would be removed.
+/// An object that would be deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sample {
-    /// Its key.
+    /// Object key.
     pub key: String,
-    /// How many bytes.
+    /// Length of the body.
     pub size_bytes: u64,
-    /// When it was written, in RFC 3339.
+    /// Last-modified time, in RFC 3339.
     pub last_modified: String,
 }
 
-/// A rule that is looked at.
-struct Look<'a> {
-    lifecycles: &'a dyn Lifecycles,
+/// One rule with what its preview needs.
+struct PreviewedRule<'a> {
+    lifecycles: &'a Catalog,
     bucket: &'a RuledBucket,
-    standing: &'a InForce,
-    /// Those that come first: what they mean as well is in the total already.
-    earlier: &'a [InForce],
+    active: &'a ActiveRule,
+    /// Rules applied before this one; objects that they match are already in the total.
+    earlier: &'a [ActiveRule],
 }
 
-/// Tells what the rules in force would remove now.
-pub async fn preview(lifecycles: &dyn Lifecycles, shared: &SharedRules) -> Result<Preview, Error> {
+/// Computes what the rules in force would delete now.
+pub async fn preview(lifecycles: &Catalog, shared: &SharedRules) -> Result<Preview, Error> {
     let configured = shared.current();
     let mut preview = Preview::default();
     let mut after = String::new();
     while let Some(bucket) = lifecycles.ruled_bucket(&after, &configured.buckets()).await? {
-        let rules = in_force(&bucket, &configured);
-        for (number, standing) in rules.iter().enumerate() {
-            let look = Look { lifecycles, bucket: &bucket, standing, earlier: &rules[..number] };
-            preview.add(&look).await?;
+        let rules = active_rules(&bucket, &configured);
+        for (number, active) in rules.iter().enumerate() {
+            let rule = PreviewedRule { lifecycles, bucket: &bucket, active, earlier: &rules[..number] };
+            preview.add(&rule).await?;
         }
         bucket.name.as_str().clone_into(&mut after);
     }
@@ -95,10 +95,10 @@ pub async fn preview(lifecycles: &dyn Lifecycles, shared: &SharedRules) -> Resul
 }
 
 impl Preview {
-    async fn add(&mut self, look: &Look<'_>) -> Result<(), Error> {
-        let mut item = look.at_nothing();
-        look.at_objects(&mut item, &mut self.total).await?;
-        look.at_uploads(&mut item, &mut self.total).await?;
+    async fn add(&mut self, rule: &PreviewedRule<'_>) -> Result<(), Error> {
+        let mut item = rule.empty_item();
+        rule.count_objects(&mut item, &mut self.total).await?;
+        rule.count_uploads(&mut item, &mut self.total).await?;
         if self.items.len() < ITEMS_MAX {
             self.items.push(item);
         } else {
@@ -108,13 +108,13 @@ impl Preview {
     }
 }
 
-impl Look<'_> {
-    fn at_nothing(&self) -> RulePreview {
+impl PreviewedRule<'_> {
+    fn empty_item(&self) -> RulePreview {
         RulePreview {
             bucket: self.bucket.name.to_string(),
-            prefix: self.standing.rule.filter.prefix().to_owned(),
-            source: self.standing.source,
-            rule: self.standing.rule.id.clone(),
+            prefix: self.active.rule.filter.prefix().to_owned(),
+            source: self.active.source,
+            rule: self.active.rule.id.clone(),
             count: 0,
             bytes: 0,
             uploads: 0,
@@ -122,13 +122,13 @@ impl Look<'_> {
         }
     }
 
-    async fn at_objects(&self, item: &mut RulePreview, total: &mut PreviewTotal) -> Result<(), Error> {
-        let rule = &self.standing.rule;
+    async fn count_objects(&self, item: &mut RulePreview, total: &mut PreviewTotal) -> Result<(), Error> {
+        let rule = &self.active.rule;
         let Some(threshold) = rule.expires() else { return Ok(()) };
         let mut from = None;
         loop {
             let page = self.lifecycles.due_objects(&range(self.bucket, rule, from, threshold), PAGE).await?;
-            for object in page.objects.iter().filter(|object| means(rule, object)) {
+            for object in page.objects.iter().filter(|object| matches(rule, object)) {
                 item.add(object);
                 if !self.earlier.iter().any(|earlier| removes(earlier, object)) {
                     total.count += 1;
@@ -142,9 +142,9 @@ impl Look<'_> {
         }
     }
 
-    async fn at_uploads(&self, item: &mut RulePreview, total: &mut PreviewTotal) -> Result<(), Error> {
-        let Some(threshold) = self.standing.rule.aborts() else { return Ok(()) };
-        let range = range(self.bucket, &self.standing.rule, None, threshold);
+    async fn count_uploads(&self, item: &mut RulePreview, total: &mut PreviewTotal) -> Result<(), Error> {
+        let Some(threshold) = self.active.rule.aborts() else { return Ok(()) };
+        let range = range(self.bucket, &self.active.rule, None, threshold);
         let mut behind = None;
         loop {
             let due = self.lifecycles.due_uploads(&range, behind.as_ref(), UPLOADS_PAGE).await?;
@@ -174,14 +174,14 @@ impl RulePreview {
     }
 }
 
-/// Whether a rule that comes first removes this object.
-fn removes(earlier: &InForce, object: &DueObject) -> bool {
+/// Whether an earlier rule deletes this object.
+fn removes(earlier: &ActiveRule, object: &DueObject) -> bool {
     let due = earlier.rule.due_at(subject(object), object.last_modified);
     due.is_some_and(|due| due <= object.seen_at)
 }
 
-/// Whether a rule that comes first aborts this upload.
-fn aborts(earlier: &InForce, upload: &DueUpload) -> bool {
+/// Whether an earlier rule aborts this upload.
+fn aborts(earlier: &ActiveRule, upload: &DueUpload) -> bool {
     let starts = upload.key.as_str().starts_with(earlier.rule.filter.prefix());
     starts && earlier.rule.aborts().is_some_and(|threshold| threshold.is_due(upload.created_at, upload.seen_at))
 }

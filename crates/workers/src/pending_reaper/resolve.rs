@@ -1,44 +1,44 @@
-//! One write: looked at where that can decide something, then finished, given up or left for later.
+//! Resolution of one write: inspects its copies if that can decide, then commits, abandons or postpones it.
 
 use futures_util::future::BoxFuture;
 use s3o_backend::Probe;
-use s3o_catalog::{CommitPut, Error as CatalogError, Landed, PutRow, Verdict};
+use s3o_catalog::{CommitPut, ContentPlan, Error as CatalogError, PutRow, StoredBytes, Verdict};
 use s3o_engine::digest::Digests;
 use s3o_engine::{Resolving, reread};
 use s3o_model::etag::ETag;
 use s3o_model::ids::{BucketId, ClaimToken, ContentId, VersionId};
 use s3o_model::intent::{Draft, Expired};
-use s3o_model::recovery::{Look, Resolution, after_a_look, rest, without_a_look};
+use s3o_model::recovery::{Inspection, Resolution, inspection_delay, resolve_inspected, resolve_uninspected};
 
-use super::{PendingReaper, Resolved};
+use super::{PendingReaperWorker, ResolvedWrite};
 use crate::Error;
 
-/// What a look found, and the digests where the bytes could be read.
-type Seen = (Look, Option<Digests>);
+/// Result of an inspection, with the digests if the bytes could be read.
+type InspectedBytes = (Inspection, Option<Digests>);
 
-impl PendingReaper {
-    pub(super) fn boxed_resolve(&self, token: ClaimToken, copies: Vec<Expired>) -> BoxFuture<'_, Resolved> {
+impl PendingReaperWorker {
+    pub(super) fn boxed_resolve(&self, token: ClaimToken, copies: Vec<Expired>) -> BoxFuture<'_, ResolvedWrite> {
         Box::pin(async move {
             let outcome = self.resolve(token, &copies).await;
-            Resolved { copies, outcome }
+            ResolvedWrite { copies, outcome }
         })
     }
 
     async fn resolve(&self, token: ClaimToken, copies: &[Expired]) -> Result<Option<Resolution>, Error> {
         let first = &copies[0];
-        let (resolution, digests) = match (without_a_look(first, self.settings.recovery), &first.draft) {
+        let (resolution, digests) = match (resolve_uninspected(first, self.settings.recovery), &first.draft) {
             (Some(resolution), _) => (resolution, None),
             (None, draft) => {
-                let (look, digests) = self.look_at_all(copies, draft.as_ref()).await?;
-                (after_a_look(look), digests)
+                let (inspection, digests) = self.inspect_all(copies, draft.as_ref()).await?;
+                (resolve_inspected(inspection), digests)
             }
         };
         match (resolution, digests) {
             (Resolution::Promoted, Some(digests)) => self.promote(token, copies, digests).await,
             (Resolution::Ambiguous(why), _) => {
-                tracing::info!(write = %first.write, why, "intent left for later");
-                let rest = rest(first.age, self.settings.rest_min);
-                let ours = self.intents.postpone(token, first.write, rest).await?;
+                tracing::info!(write = %first.write, reason = why, "outcome of write unknown, retrying later");
+                let delay = inspection_delay(first.age, self.settings.rest_min);
+                let ours = self.intents.postpone(token, first.write, delay).await?;
                 if ours {
                     self.metrics.ambiguous();
                 }
@@ -48,30 +48,30 @@ impl PendingReaper {
         }
     }
 
-    /// All copies must be what they should: one look that is not decides for all.
-    async fn look_at_all(&self, copies: &[Expired], draft: Option<&Draft>) -> Result<Seen, Error> {
-        let mut seen = (Look::Absent, None);
+    /// Inspects copies until one does not match; that one decides for the write.
+    async fn inspect_all(&self, copies: &[Expired], draft: Option<&Draft>) -> Result<InspectedBytes, Error> {
+        let mut inspection = (Inspection::Absent, None);
         for copy in copies {
-            seen = self.look(copy, draft).await?;
-            if seen.0 != Look::Matches {
+            inspection = self.inspect(copy, draft).await?;
+            if inspection.0 != Inspection::Matches {
                 break;
             }
         }
-        Ok(seen)
+        Ok(inspection)
     }
 
-    async fn look(&self, copy: &Expired, draft: Option<&Draft>) -> Result<Seen, Error> {
-        let unknown = |why: &str| Ok((Look::Unknown(why.to_owned()), None));
-        let (Some((name, key)), Some(draft)) = (&copy.place, draft) else { return Ok((Look::Absent, None)) };
+    async fn inspect(&self, copy: &Expired, draft: Option<&Draft>) -> Result<InspectedBytes, Error> {
+        let unknown = |why: &str| Ok((Inspection::Unknown(why.to_owned()), None));
+        let (Some((name, key)), Some(draft)) = (&copy.place, draft) else { return Ok((Inspection::Absent, None)) };
         let Some(backend) = self.fleet.get(name) else { return unknown("the backend is not configured") };
         if !self.identity.permits(backend).await? {
             return unknown("the backend is frozen or was not reached");
         }
         match backend.probe(key).await {
             Probe::Unknown(why) => return unknown(&why),
-            Probe::Absent => return Ok((Look::Absent, None)),
+            Probe::Absent => return Ok((Inspection::Absent, None)),
             Probe::Present(found) if found.size_bytes != copy.size_bytes => {
-                return Ok((Look::Differs("the bytes have another length"), None));
+                return Ok((Inspection::Differs("the size of the bytes differs from the intent"), None));
             }
             Probe::Present(_) => {}
         }
@@ -90,11 +90,11 @@ impl PendingReaper {
         let first = &copies[0];
         let Draft { attributes, condition, expiry, .. } = first.draft.clone().unwrap_or_default();
         let commit = CommitPut {
-            landed: Landed::Reaped { write: first.write, copies: copies.len(), token },
+            stored: StoredBytes::Reaped { write: first.write, copies: copies.len(), token },
             content: ContentId::new(self.ids.fresh()),
             md5: digests.md5,
             sha256: Some(digests.sha256),
-            dedup: self.dedup_bucket(first),
+            plan: ContentPlan::Fresh(self.dedup_bucket(first)),
             row: PutRow {
                 bucket: first.bucket,
                 key: first.key.clone(),
@@ -109,8 +109,8 @@ impl PendingReaper {
             is_first: false,
         };
         let resolving = self.metrics.resolving(first.write, Resolution::Promoted.as_str());
-        let committed = self.objects.commit_put(commit).await;
-        answered(resolving, committed.as_ref().map(|_| true));
+        let committed = self.sharing.commit_put(commit).await;
+        record_outcome(resolving, committed.as_ref().map(|_| true));
         match committed {
             Ok(_) => Ok(Some(Resolution::Promoted)),
             Err(CatalogError::Guard(Verdict::Fenced)) => Ok(None),
@@ -119,7 +119,7 @@ impl PendingReaper {
         }
     }
 
-    /// The bucket of a write, where it keeps equal content once.
+    /// The bucket of a write if it deduplicates content.
     fn dedup_bucket(&self, write: &Expired) -> Option<BucketId> {
         let name = write.bucket_name.as_ref()?.parse().ok()?;
         self.configured.of(&name).dedup.then_some(write.bucket)
@@ -133,13 +133,13 @@ impl PendingReaper {
     ) -> Result<Option<Resolution>, Error> {
         let resolving = self.metrics.resolving(intent.write, resolution.as_str());
         let abandoned = self.intents.abandon(token, intent.write, self.settings.late_write_window).await;
-        answered(resolving, abandoned.as_ref().copied());
+        record_outcome(resolving, abandoned.as_ref().copied());
         Ok(abandoned?.then_some(resolution))
     }
 }
 
-/// Counts a resolution that the catalog did. What it did without an answer is looked up later.
-fn answered(resolving: Resolving<'_>, answer: Result<bool, &CatalogError>) {
+/// Counts a resolution that the catalog committed. The metrics resolve an unknown outcome later.
+fn record_outcome(resolving: Resolving<'_>, answer: Result<bool, &CatalogError>) {
     match answer {
         Ok(true) => resolving.done(),
         Err(CatalogError::Unknown(_)) => drop(resolving),
@@ -147,19 +147,19 @@ fn answered(resolving: Resolving<'_>, answer: Result<bool, &CatalogError>) {
     }
 }
 
-fn compare(draft: &Draft, digests: &Digests) -> Look {
+fn compare(draft: &Draft, digests: &Digests) -> Inspection {
     match draft.declared.mismatch(digests.md5, digests.sha256, digests.checksum.as_ref()) {
-        None => Look::Matches,
-        Some(_) => Look::Differs("the bytes are not what was declared"),
+        None => Inspection::Matches,
+        Some(_) => Inspection::Differs("the bytes differ from the declared digests"),
     }
 }
 
-/// Why a write whose bytes are as they should be is not finished.
+/// Why a write whose bytes match is not committed.
 const fn refusal(verdict: Verdict) -> Resolution {
     match verdict {
         Verdict::Superseded => Resolution::Superseded,
-        Verdict::Past => Resolution::Dropped("it would have expired by now"),
-        Verdict::PreconditionFailed => Resolution::Dropped("its condition does not hold any more"),
+        Verdict::Past => Resolution::Dropped("the object would have expired already"),
+        Verdict::PreconditionFailed => Resolution::Dropped("its precondition no longer holds"),
         _ => Resolution::Dropped("the bucket is gone"),
     }
 }

@@ -1,4 +1,4 @@
-//! One run: the lock, the ticks, and what is recorded of them.
+//! One run of a worker: takes the lock, runs the ticks, records the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,107 +9,95 @@ use parking_lot::Mutex;
 use s3o_catalog::{Lock, Locked, RunRow, WorkerState};
 use s3o_model::clock::Timestamp;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, timeout};
 
-use super::{Room, Slot, state_of};
-use crate::report::{Outcome, Report, RunReport};
-use crate::schedule::rest_for_requests;
-use crate::{Error, Kind, Schedule};
+use super::RunnerState;
+use super::slot::WorkerSlot;
+use super::ticks::Ticks;
+use crate::report::{Report, RunOutcome, RunReport};
+use crate::{Error, Kind};
 
-/// How long one run may go on while full batches come back.
-const RUN_BUDGET: Duration = Duration::from_mins(1);
-/// How long runs are remembered.
+/// How long the history keeps runs.
 const HISTORY_KEPT: Duration = Duration::from_hours(30 * 24);
-/// How many runs of one worker are remembered.
+/// How many runs of one worker the history keeps.
 const HISTORY_ROWS_MAX: usize = 10_000;
-/// After how many recorded runs old ones are forgotten.
+/// Number of recorded runs between two deletions of old history.
 const FORGET_EVERY: u32 = 64;
 
-/// Why there is a run.
-pub(super) enum Asked<'a> {
-    /// It was its time; where the worker stood.
-    BySchedule(Option<&'a WorkerState>),
-    /// Somebody wants it.
-    ByHand,
+/// What started a run.
+pub(super) enum Trigger<'a> {
+    /// The schedule; with the state of the worker before the run.
+    Schedule(Option<&'a WorkerState>),
+    /// `run_now`.
+    Manual,
 }
 
-/// A run that has ended.
-pub(super) struct Ended {
+pub(super) struct FinishedRun {
     pub report: RunReport,
-    /// Whether its budget was spent before its work was.
+    /// True if the time budget ended before the work.
     pub unfinished: bool,
 }
 
-/// What a run came to.
-struct Came {
-    outcome: Outcome,
+struct RunResult {
+    outcome: RunOutcome,
     work: Report,
     error: Option<String>,
     holder: Option<String>,
     reason: Option<String>,
 }
 
-/// Why ticking ended early.
+/// Why a run ended before its work was done.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(super) enum RunFault {
     #[error(transparent)]
     Tick(#[from] Error),
-    #[error("a tick took longer than {0:?}")]
+    #[error("a tick took longer than {0:?} and was cancelled")]
     TooLong(Duration),
     #[error("the lock was lost")]
     LockLost,
 }
 
-impl Room {
-    /// Runs a worker whose turn it is, and records it.
-    pub(super) async fn run(self: &Arc<Self>, slot: &Arc<Slot>, asked: Asked<'_>) -> Ended {
+impl RunnerState {
+    /// Runs a worker and records the result. The caller holds `slot.turn`.
+    pub(super) async fn run(self: &Arc<Self>, slot: &Arc<WorkerSlot>, trigger: Trigger<'_>) -> FinishedRun {
         let run_id = self.ids.fresh().as_simple().to_string();
-        let heeds_pause = matches!(asked, Asked::BySchedule(_));
+        let stops_on_pause = matches!(trigger, Trigger::Schedule(_));
         let locked = self.lock(slot).await;
-        // Asking for the lock is not yet running: recorded runs of a locked worker do not overlap.
-        let started_at = self.parts.clock.now();
-        // Held until the run is recorded, so that whoever gets it next knows of this run.
-        let (lock, result) = match (self.held(slot), locked) {
-            (Some(reason), _) => (None, Came::held(reason)),
-            (None, Ok(Some(Locked::By(holder)))) => (None, Came::skipped(holder)),
+        // Waiting for the lock is not part of the run: recorded runs of a locked worker do not overlap.
+        let started_at = self.deps.clock.now();
+        let skipped = || RunResult::new(RunOutcome::Skipped);
+        // The lock is released after the run is recorded, so that its next holder sees this run.
+        let (lock, result) = match (self.clock_hold(slot), locked) {
+            (Some(reason), _) => (None, RunResult { reason: Some(reason), ..skipped() }),
+            (None, Ok(Some(Locked::By(holder)))) => (None, RunResult { holder: Some(holder), ..skipped() }),
             (None, Ok(Some(Locked::Held(lock)))) => {
                 let lock = Arc::new(lock);
-                (Some(Arc::clone(&lock)), self.work(slot, &run_id, Some(lock), heeds_pause).await)
+                (Some(Arc::clone(&lock)), self.work(slot, &run_id, Some(lock), stops_on_pause).await)
             }
-            (None, Ok(None)) => (None, self.work(slot, &run_id, None, heeds_pause).await),
-            (None, Err(error)) => (None, Came::failed(&error)),
+            (None, Ok(None)) => (None, self.work(slot, &run_id, None, stops_on_pause).await),
+            (None, Err(error)) => {
+                (None, RunResult { error: Some(error.to_string()), ..RunResult::new(RunOutcome::Error) })
+            }
         };
-        let Came { outcome, work, error, holder, reason } = result;
-        let finished_at = self.parts.clock.now();
-        let report = RunReport {
-            worker: slot.name,
-            run_id,
-            outcome,
-            items: work.items.clone(),
-            started_at: started_at.to_string(),
-            finished_at: finished_at.to_string(),
-            error,
-            holder,
-            reason,
-        };
-        slot.count(outcome);
+        let finished_at = self.deps.clock.now();
+        let (report, work) = result.into_report(slot.name, run_id, (started_at, finished_at));
+        slot.count_failures(report.outcome);
         self.metrics.ran(&report, &work);
-        if outcome == Outcome::Ok {
+        if report.outcome == RunOutcome::Ok {
             self.metrics.succeeded(slot.name, finished_at);
         }
-        self.record(slot, &report, (started_at, finished_at), &asked).await;
+        self.record(slot, &report, (started_at, finished_at), &trigger).await;
         drop(lock);
-        Ended { report, unfinished: work.more }
+        FinishedRun { report, unfinished: work.more }
     }
 
-    /// What is said of a run that ended by a fault outside its ticks.
+    /// The report of a run that panicked outside its ticks.
     pub(super) fn cut_off(&self, worker: &'static str, error: &JoinError) -> RunReport {
-        tracing::error!(worker, %error, "worker run was cut off");
-        let now = self.parts.clock.now().to_string();
+        tracing::error!(worker, %error, "worker run panicked outside a tick");
+        let now = self.deps.clock.now().to_string();
         RunReport {
             worker,
             run_id: self.ids.fresh().as_simple().to_string(),
-            outcome: Outcome::Panicked,
+            outcome: RunOutcome::Panicked,
             items: BTreeMap::new(),
             started_at: now.clone(),
             finished_at: now,
@@ -119,118 +107,127 @@ impl Room {
         }
     }
 
-    /// Why a worker whose work time decides has to wait.
-    fn held(&self, slot: &Slot) -> Option<String> {
-        let guard = self.parts.clock_guard.as_ref().filter(|_| slot.scheduled.current().worker.is_decided_by_time())?;
+    /// Why a time-dependent worker must wait; `None` if it may run.
+    pub(super) fn clock_hold(&self, slot: &WorkerSlot) -> Option<String> {
+        let guard = self.deps.clock_guard.as_ref().filter(|_| slot.scheduled.current().worker.is_time_dependent())?;
         guard.held().map(|hold| hold.reason)
     }
 
-    async fn lock(&self, slot: &Slot) -> Result<Option<Locked>, Error> {
+    async fn lock(&self, slot: &WorkerSlot) -> Result<Option<Locked>, Error> {
         match slot.schedule().kind {
             Kind::PerInstance | Kind::Shared => Ok(None),
-            Kind::Locked => Ok(Some(self.parts.locks.try_lock(slot.name).await?)),
+            Kind::Locked => Ok(Some(self.deps.locks.try_lock(slot.name).await?)),
         }
     }
 
     async fn work(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Arc<WorkerSlot>,
         run_id: &str,
         lock: Option<Arc<Lock>>,
-        heeds_pause: bool,
-    ) -> Came {
+        stops_on_pause: bool,
+    ) -> RunResult {
         let progress = Arc::new(Mutex::default());
-        let (room, slot) = (Arc::clone(self), Arc::clone(slot));
-        let ticks = Ticks { room, slot, lock, heeds_pause, progress: Arc::clone(&progress) };
-        // A task of its own: a panic ends the run, not the runner; dropping the set ends the task.
+        let (runner, slot) = (Arc::clone(self), Arc::clone(slot));
+        let ticks = Ticks { runner, slot, lock, stops_on_pause, progress: Arc::clone(&progress) };
+        // In a task of its own a panic ends the run, not the runner. Dropping the set aborts the task.
         let mut task = JoinSet::new();
-        task.spawn(ticks.go_on(run_id.to_owned()));
+        task.spawn(ticks.run(run_id.to_owned()));
         let (outcome, error) = match task.join_next().await {
-            Some(Ok(Ok(()))) | None => (Outcome::Ok, None),
-            Some(Ok(Err(fault))) => (Outcome::Error, Some(fault.to_string())),
-            Some(Err(panic)) => (Outcome::Panicked, Some(panic.to_string())),
+            Some(Ok(Ok(()))) | None => (RunOutcome::Ok, None),
+            Some(Ok(Err(fault))) => (RunOutcome::Error, Some(fault.to_string())),
+            Some(Err(panic)) => (RunOutcome::Panicked, Some(panic.to_string())),
         };
         let work = std::mem::take(&mut *progress.lock());
-        Came { outcome, work, error, holder: None, reason: None }
+        RunResult { work, error, ..RunResult::new(outcome) }
     }
 
     async fn record(
         &self,
-        slot: &Slot,
+        slot: &WorkerSlot,
         report: &RunReport,
         (started_at, finished_at): (Timestamp, Timestamp),
-        asked: &Asked<'_>,
+        trigger: &Trigger<'_>,
     ) {
         let (worker, run_id) = (report.worker, &report.run_id);
         match (&report.error, report.outcome) {
             (Some(error), _) => tracing::warn!(worker, run_id, error, "worker run failed"),
-            (None, Outcome::Skipped) => {
+            (None, RunOutcome::Skipped) => {
                 tracing::debug!(worker, run_id, holder = report.holder, reason = report.reason, "worker run skipped");
             }
             (None, _) if !report.items.is_empty() => {
-                tracing::info!(worker, run_id, items = ?report.items, "worker run");
+                tracing::info!(worker, run_id, items = ?report.items, "worker run finished");
             }
             (None, _) => {}
         }
-        slot.seen(|seen| seen.last_run = Some(report.clone()));
-        let runs = &self.parts.runs;
-        let written = match asked {
-            Asked::BySchedule(state) if !report.is_notable() => {
-                if report.outcome == Outcome::Ok && slot.schedule().is_note_due(*state) {
+        slot.with_status(|status| status.last_run = Some(report.clone()));
+        let runs = &self.deps.runs;
+        let written = match trigger {
+            Trigger::Schedule(state) if !report.is_notable() => {
+                if report.outcome == RunOutcome::Ok && slot.schedule().is_record_due(*state) {
                     runs.note_run(worker, finished_at.since(started_at)).await
                 } else {
                     Ok(())
                 }
             }
-            Asked::BySchedule(_) | Asked::ByHand => {
-                let row = row(report, (started_at, finished_at), self.parts.instance.to_string());
-                self.keep(slot, &row).await
+            Trigger::Schedule(_) | Trigger::Manual => {
+                let row = row(report, (started_at, finished_at), self.deps.instance.to_string());
+                self.record_row(slot, &row).await
             }
         };
         if let Err(error) = written {
-            tracing::warn!(worker, run_id, %error, "worker run not recorded");
+            tracing::warn!(worker, run_id, %error, "cannot record worker run in the catalog");
         }
         if report.is_notable() {
-            self.parts.observer.observed(report).await;
+            self.deps.observer.observed(report).await;
         }
     }
 
-    async fn keep(&self, slot: &Slot, row: &RunRow) -> Result<(), s3o_catalog::Error> {
-        self.parts.runs.record_run(row).await?;
+    async fn record_row(&self, slot: &WorkerSlot, row: &RunRow) -> Result<(), s3o_catalog::Error> {
+        self.deps.runs.record_run(row).await?;
         if slot.recorded.fetch_add(1, Ordering::Relaxed).is_multiple_of(FORGET_EVERY) {
-            self.parts.runs.forget_runs(slot.name, HISTORY_KEPT, HISTORY_ROWS_MAX).await?;
+            self.deps.runs.forget_runs(slot.name, HISTORY_KEPT, HISTORY_ROWS_MAX).await?;
         }
         Ok(())
     }
 }
 
-impl Slot {
-    fn count(&self, outcome: Outcome) {
+impl WorkerSlot {
+    fn count_failures(&self, outcome: RunOutcome) {
         match outcome {
-            Outcome::Ok => self.failures.store(0, Ordering::Relaxed),
-            Outcome::Error | Outcome::Panicked => {
+            RunOutcome::Ok => self.failures.store(0, Ordering::Relaxed),
+            RunOutcome::Error | RunOutcome::Panicked => {
                 self.failures.fetch_add(1, Ordering::Relaxed);
             }
-            Outcome::Skipped => {}
+            RunOutcome::Skipped => {}
         }
     }
 }
 
-impl Came {
-    fn nothing(outcome: Outcome) -> Self {
+impl RunResult {
+    fn new(outcome: RunOutcome) -> Self {
         Self { outcome, work: Report::default(), error: None, holder: None, reason: None }
     }
 
-    fn skipped(holder: String) -> Self {
-        Self { holder: Some(holder), ..Self::nothing(Outcome::Skipped) }
-    }
-
-    fn held(reason: String) -> Self {
-        Self { reason: Some(reason), ..Self::nothing(Outcome::Skipped) }
-    }
-
-    fn failed(error: &Error) -> Self {
-        Self { error: Some(error.to_string()), ..Self::nothing(Outcome::Error) }
+    fn into_report(
+        self,
+        worker: &'static str,
+        run_id: String,
+        (started_at, finished_at): (Timestamp, Timestamp),
+    ) -> (RunReport, Report) {
+        let Self { outcome, work, error, holder, reason } = self;
+        let report = RunReport {
+            worker,
+            run_id,
+            outcome,
+            items: work.items.clone(),
+            started_at: started_at.to_string(),
+            finished_at: finished_at.to_string(),
+            error,
+            holder,
+            reason,
+        };
+        (report, work)
     }
 }
 
@@ -248,72 +245,5 @@ fn row(report: &RunReport, (started_at, finished_at): (Timestamp, Timestamp), in
             .clone()
             .or_else(|| report.holder.as_ref().map(|holder| format!("held by {holder}")))
             .or_else(|| report.reason.clone()),
-    }
-}
-
-/// The ticks of one run.
-struct Ticks {
-    room: Arc<Room>,
-    slot: Arc<Slot>,
-    lock: Option<Arc<Lock>>,
-    /// Whether a pause ends it; a run by hand goes on.
-    heeds_pause: bool,
-    /// What was done, whatever happens.
-    progress: Arc<Mutex<Report>>,
-}
-
-impl Ticks {
-    /// Ticks until a batch comes back short, a tick fails, the budget is spent, the worker is paused, or the process stops.
-    async fn go_on(self, run_id: String) -> Result<(), Fault> {
-        let started = Instant::now();
-        loop {
-            let more = self.considerate_tick(&run_id).await?;
-            let is_over = started.elapsed() > RUN_BUDGET || self.room.stopping.load(Ordering::SeqCst);
-            if !more || is_over || self.room.held(&self.slot).is_some() || self.is_paused().await {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Whether somebody, on whatever instance, wants no further batch. Where that cannot be told, the next tick shows why.
-    async fn is_paused(&self) -> bool {
-        if !self.heeds_pause {
-            return false;
-        }
-        let states = self.room.parts.runs.worker_states().await.unwrap_or_default();
-        state_of(&self.slot, &states).is_some_and(|state| state.paused)
-    }
-
-    /// One tick, and the rest behind it that requests are owed; says whether another should follow.
-    async fn considerate_tick(&self, run_id: &str) -> Result<bool, Fault> {
-        let budget = &self.room.parts.budget;
-        let (started, requests) = (Instant::now(), budget.requests_begun());
-        let (more, waited) = self.tick(run_id).await?;
-        let rest = rest_for_requests(started.elapsed(), budget.requests_begun() - requests, waited);
-        if more && !rest.is_zero() && self.slot.scheduled.current().worker.is_patient() {
-            tokio::time::sleep(rest).await;
-        }
-        Ok(more)
-    }
-
-    /// One tick; says whether another should follow at once, and how long its work had waited.
-    async fn tick(&self, run_id: &str) -> Result<(bool, Duration), Fault> {
-        let scheduled = self.slot.scheduled.current();
-        let Schedule { kind, deadline, .. } = scheduled.schedule;
-        // Between ticks others get their turn.
-        let permit = self.room.parts.budget.background(kind).await;
-        if self.lock.as_ref().is_some_and(|lock| lock.is_lost()) {
-            return Err(Fault::LockLost);
-        }
-        let mut report = Report::default();
-        let ticked = timeout(deadline, scheduled.worker.tick(&mut report)).await;
-        drop(permit);
-        let (more, waited, events) = (report.more, report.waited, std::mem::take(&mut report.events));
-        self.progress.lock().absorb(report);
-        if !events.is_empty() {
-            self.room.parts.observer.happened(self.slot.name, run_id, events).await;
-        }
-        ticked.map_err(|_| Fault::TooLong(deadline))??;
-        Ok((more, waited))
     }
 }

@@ -1,7 +1,8 @@
-//! Facts about the runner.
+//! Tests of the runner.
 
-mod held;
-mod house;
+mod clock_hold;
+mod harness;
+mod schedule;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,325 +11,241 @@ use s3o_catalog::{Lock, Locked};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{Event, Kind, Outcome};
-use house::{Act, HOUR, House, MINUTE, Probe, SECOND, sleep};
+use crate::{Event, Kind, RunOutcome};
+use harness::{Act, HOUR, Harness, MINUTE, SECOND, ScriptedWorker, sleep};
 
 const TENTH: Duration = Duration::from_millis(100);
 
 #[tokio::test(start_paused = true)]
-async fn instances_that_start_together_do_not_tick_together() {
-    let mut first = Vec::new();
-    for seed in 0..20 {
-        let (house, probe) = (House::new(), Probe::new("expiry", []));
-        let started = Instant::now();
-        let serving = house.serve_with(vec![probe.on(Kind::Shared, HOUR)], seed);
-        sleep(HOUR / 2 + SECOND).await;
-        first.push(probe.ticks()[0] - started);
-        serving.stop().await;
-    }
-    assert!(first.iter().all(|rest| *rest <= HOUR / 2));
-    assert!(first.iter().any(|rest| *rest < HOUR / 8) && first.iter().any(|rest| *rest > HOUR * 3 / 8), "{first:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restart_does_not_double_a_long_interval() {
-    let (house, probe) = (House::new(), Probe::new("sweep", []));
-    let workers = || vec![probe.on(Kind::Locked, HOUR)];
-    let serving = house.serve(workers());
-    sleep(40 * MINUTE).await;
-    assert_eq!(probe.ticks().len(), 1);
-    for seed in 0..5 {
-        serving_for(&house, workers(), seed, MINUTE).await;
-    }
-    serving.stop().await;
-    let serving = house.serve(workers());
-    sleep(HOUR).await;
-    serving.stop().await;
-    let gaps = probe.gaps();
-    assert!(gaps.len() == 1 && gaps[0] + 2 * SECOND > HOUR && gaps[0] < HOUR + MINUTE, "{gaps:?}");
-}
-
-async fn serving_for(house: &House, workers: Vec<crate::Scheduled>, seed: u64, time: Duration) {
-    let serving = house.serve_with(workers, seed);
-    sleep(time).await;
-    serving.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn restarts_do_not_starve_a_long_interval() {
-    let (house, probe) = (House::new(), Probe::new("sweep", []));
-    for seed in 0..18 {
-        serving_for(&house, vec![probe.on(Kind::Locked, 2 * HOUR)], seed, 10 * MINUTE).await;
-    }
-    assert_eq!(probe.ticks().len(), 2, "one within the first hour, one two hours later");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_overdue_at_a_start_runs_soon() {
-    let (house, probe) = (House::new(), Probe::new("sweep", []));
-    serving_for(&house, vec![probe.on(Kind::Locked, HOUR)], 1, 31 * MINUTE).await;
-    sleep(5 * HOUR).await;
-    serving_for(&house, vec![probe.on(Kind::Locked, HOUR)], 1, MINUTE).await;
-    assert_eq!(probe.ticks().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_instances_run_a_locked_worker_once_an_interval() {
-    let (house, probe) = (House::new(), Probe::new("sweep", []));
-    let one = house.serve_with(vec![probe.on(Kind::Locked, HOUR)], 1);
-    let two = house.serve_with(vec![probe.on(Kind::Locked, HOUR)], 2);
-    sleep(10 * HOUR + HOUR / 2).await;
-    one.stop().await;
-    two.stop().await;
-    assert!((10..=11).contains(&probe.ticks().len()), "{:?}", probe.gaps());
-}
-
-#[tokio::test(start_paused = true)]
-async fn failures_put_a_worker_off_further_and_further_and_the_bell_does_not_help() {
-    let bell = Arc::new(Notify::new());
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Fail; 6]));
-    let serving = house.serve(vec![probe.with_bell(Kind::Shared, MINUTE, &bell)]);
-    for _ in 0..60 {
-        sleep(MINUTE).await;
-        bell.notify_one();
-    }
-    let gaps = probe.gaps();
-    for (gap, intervals) in gaps.iter().zip([2, 4, 8, 10, 10, 10]) {
-        let most = MINUTE * intervals;
-        assert!(*gap >= most / 2 && *gap <= most + SECOND, "{gaps:?}");
-    }
-    assert!(gaps[6..].iter().all(|gap| *gap <= MINUTE + SECOND), "then it is back to normal: {gaps:?}");
-    assert_eq!(house.history().await.len(), 6, "the failures");
-    assert_eq!(house.ears.heard.lock().len(), 6);
-    serving.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_done_before_a_failure_is_not_forgotten() {
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::FailHalfWay]));
-    let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
+async fn failed_tick_still_reports_what_it_did_before() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", [Act::FailHalfWay]));
+    let serving = harness.serve(vec![worker.on(Kind::Shared, MINUTE)]);
     sleep(MINUTE).await;
     serving.stop().await;
-    let heard = house.ears.heard.lock().clone();
-    assert_eq!((heard[0].outcome, heard[0].items["success"]), (Outcome::Error, 1));
-    let happened = house.ears.happened.lock().clone();
-    assert_eq!(happened, [(heard[0].run_id.clone(), Event::new("scripted.happened"))]);
+    let runs = harness.observer.runs.lock().clone();
+    assert_eq!((runs[0].outcome, runs[0].items["success"]), (RunOutcome::Error, 1));
+    let events = harness.observer.events.lock().clone();
+    assert_eq!(events, [(runs[0].run_id.clone(), Event::new("scripted.happened"))]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_ends_a_run_and_not_the_worker() {
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Full(SECOND), Act::Panic, Act::Did(1)]));
-    let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
+async fn panic_ends_the_run_but_not_the_worker() {
+    let (harness, worker) =
+        (Harness::new(), ScriptedWorker::new("expiry", [Act::Full(SECOND), Act::Panic, Act::Did(1)]));
+    let serving = harness.serve(vec![worker.on(Kind::Shared, MINUTE)]);
     sleep(10 * MINUTE).await;
     let metrics = serving.metrics();
     serving.stop().await;
-    let history = house.history().await;
+    let history = harness.history().await;
     let outcomes: Vec<&str> = history.iter().rev().map(|run| run.outcome.as_str()).collect();
     assert_eq!(outcomes, ["panicked", "ok"]);
-    assert_eq!(history[1].items["success"], 1, "what was done before the panic counts");
+    assert_eq!(history[1].items["success"], 1, "items done before the panic are counted");
     assert!(history[1].error.as_ref().is_some_and(|error| error.contains("scripted")));
     assert!(metrics.contains("s3o_worker_runs_total{worker=\"expiry\",outcome=\"panicked\"} 1"), "{metrics}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_an_observer_does_not_end_the_loop() {
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Did(1), Act::Did(1)]));
-    *house.ears.panics.lock() = true;
-    let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
+async fn observer_panic_does_not_end_the_loop() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", [Act::Did(1), Act::Did(1)]));
+    *harness.observer.panics.lock() = true;
+    let serving = harness.serve(vec![worker.on(Kind::Shared, MINUTE)]);
     sleep(10 * MINUTE).await;
     serving.stop().await;
-    assert!(probe.ticks().len() > 5);
-    assert_eq!(house.ears.heard.lock().len(), 1);
+    assert!(worker.ticks().len() > 5);
+    assert_eq!(harness.observer.runs.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_survives_a_restart_and_running_by_hand_works() {
+async fn pause_survives_a_restart_and_run_now_ignores_it() {
     let bell = Arc::new(Notify::new());
-    let (house, probe) = (House::new(), Probe::new("expiry", []));
-    let workers = || vec![probe.with_bell(Kind::Shared, MINUTE, &bell)];
-    let serving = house.serve(workers());
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", []));
+    let workers = || vec![worker.with_bell(Kind::Shared, MINUTE, &bell)];
+    let serving = harness.serve(workers());
     assert!(serving.runner.pause("expiry").await.expect("paused"));
-    assert!(!serving.runner.pause("nobody").await.expect("an answer"));
+    assert!(!serving.runner.pause("unknown").await.expect("an answer"));
     sleep(10 * MINUTE).await;
     serving.stop().await;
-    let serving = house.serve(workers());
+    let serving = harness.serve(workers());
     bell.notify_one();
     sleep(10 * MINUTE).await;
-    assert_eq!(probe.ticks(), []);
+    assert_eq!(worker.ticks(), []);
     let view = serving.runner.list().await.expect("a list").remove(0);
     assert!(view.paused && view.next_due_at.is_none());
     let report = serving.runner.run_now("expiry").await.expect("that worker");
-    assert_eq!((report.outcome, probe.ticks().len()), (Outcome::Ok, 1));
-    assert_eq!(house.history().await.len(), 1, "it was asked for");
+    assert_eq!((report.outcome, worker.ticks().len()), (RunOutcome::Ok, 1));
+    assert_eq!(harness.history().await.len(), 1, "manual runs are always recorded");
     assert!(serving.runner.resume("expiry").await.expect("resumed"));
     sleep(SECOND).await;
-    assert_eq!(probe.ticks().len(), 3, "it goes on at once, and then hears the bell that rang meanwhile");
+    assert_eq!(worker.ticks().len(), 3, "one run on resume, one for the notification during the pause");
     serving.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_ends_a_run_between_its_batches_but_not_one_by_hand() {
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Full(5 * SECOND); 8]));
-    let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
-    while probe.ticks().len() < 2 {
+async fn pause_ends_a_scheduled_run_between_batches_but_not_a_manual_one() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", [Act::Full(5 * SECOND); 8]));
+    let serving = harness.serve(vec![worker.on(Kind::Shared, MINUTE)]);
+    while worker.ticks().len() < 2 {
         sleep(SECOND).await;
     }
-    // As another instance would.
-    house.runner(vec![probe.on(Kind::Shared, MINUTE)], 9).pause("expiry").await.expect("paused");
+    // Another instance pauses the worker.
+    harness.runner(vec![worker.on(Kind::Shared, MINUTE)], 9).pause("expiry").await.expect("paused");
     sleep(10 * MINUTE).await;
-    assert_eq!(probe.ticks().len(), 2, "the batch under way was the last");
+    assert_eq!(worker.ticks().len(), 2, "the batch in progress was the last");
     serving.runner.run_now("expiry").await.expect("that worker");
-    assert_eq!(probe.ticks().len(), 9, "all that was left");
+    assert_eq!(worker.ticks().len(), 9, "the manual run did the remaining batches");
     serving.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_skipped_for_the_holder_of_the_lock_is_visible() {
-    let (house, probe) = (House::new(), Probe::new("sweep", []));
-    let Locked::Held(lock) = house.locks.try_lock("sweep").await.expect("an answer") else { panic!("held") };
-    let serving = house.serve(vec![probe.on(Kind::Locked, HOUR)]);
+async fn run_skipped_for_a_held_lock_is_visible() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("sweep", []));
+    let Locked::Held(lock) = harness.locks.try_lock("sweep").await.expect("an answer") else { panic!("held") };
+    let serving = harness.serve(vec![worker.on(Kind::Locked, HOUR)]);
     sleep(HOUR).await;
-    assert_eq!(probe.ticks(), []);
+    assert_eq!(worker.ticks(), []);
     assert!(serving.metrics().contains("s3o_worker_runs_total{worker=\"sweep\",outcome=\"skipped\"}"));
-    assert!(house.history().await.is_empty(), "nobody asked");
+    assert!(harness.history().await.is_empty(), "skipped scheduled runs are not recorded");
     let report = serving.runner.run_now("sweep").await.expect("that worker");
-    assert_eq!((report.outcome, report.holder.as_deref()), (Outcome::Skipped, Some("other")));
-    assert_eq!(house.history().await[0].error.as_deref(), Some("held by other"));
+    assert_eq!((report.outcome, report.holder.as_deref()), (RunOutcome::Skipped, Some("other")));
+    assert_eq!(harness.history().await[0].error.as_deref(), Some("held by other"));
     drop(lock);
     sleep(MINUTE).await;
-    assert_eq!(probe.ticks().len(), 1, "it is taken over within a minute");
-    assert!(serving.runner.run_now("nobody").await.is_none());
+    assert_eq!(worker.ticks().len(), 1, "it runs within a minute of the release");
+    assert!(serving.runner.run_now("unknown").await.is_none());
     serving.stop().await;
 }
 
-/// Gives out locks that are lost from the beginning.
-struct Lossy;
+/// Grants locks that are already lost.
+struct LostLocks;
 
 #[async_trait::async_trait]
-impl s3o_catalog::Locks for Lossy {
+impl s3o_catalog::Locks for LostLocks {
     async fn try_lock(&self, _worker: &str) -> Result<Locked, s3o_catalog::Error> {
         Ok(Locked::Held(Lock::new(Arc::new(true.into()), || ())))
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_lock_is_lost_goes_no_further() {
-    let (mut house, probe) = (House::new(), Probe::new("sweep", []));
-    house.locks = Arc::new(Lossy);
-    let report = house.runner(vec![probe.on(Kind::Locked, HOUR)], 1).run_now("sweep").await.expect("that worker");
-    assert_eq!((report.outcome, report.error.as_deref()), (Outcome::Error, Some("the lock was lost")));
-    assert_eq!(probe.ticks(), []);
+async fn run_stops_when_its_lock_is_lost() {
+    let (mut harness, worker) = (Harness::new(), ScriptedWorker::new("sweep", []));
+    harness.locks = Arc::new(LostLocks);
+    let report = harness.runner(vec![worker.on(Kind::Locked, HOUR)], 1).run_now("sweep").await.expect("that worker");
+    assert_eq!((report.outcome, report.error.as_deref()), (RunOutcome::Error, Some("the lock was lost")));
+    assert_eq!(worker.ticks(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_by_hand_always_has_an_answer() {
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Did(1)]));
-    *house.ears.panics.lock() = true;
-    let report = house.runner(vec![probe.on(Kind::Shared, HOUR)], 1).run_now("expiry").await.expect("that worker");
-    assert_eq!(report.outcome, Outcome::Panicked);
+async fn run_now_answers_although_the_observer_panics() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", [Act::Did(1)]));
+    *harness.observer.panics.lock() = true;
+    let report = harness.runner(vec![worker.on(Kind::Shared, HOUR)], 1).run_now("expiry").await.expect("that worker");
+    assert_eq!(report.outcome, RunOutcome::Panicked);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_runs_but_not_for_ever() {
-    let (house, long) = (House::new(), Probe::new("long", [Act::Takes(5 * MINUTE)]));
-    let short = Probe::new("short", [Act::Takes(20 * SECOND)]);
-    let serving = house.serve(vec![long.on(Kind::Shared, HOUR), short.on(Kind::Shared, HOUR)]);
-    let asked = [("long", serving.runner.clone()), ("short", serving.runner.clone())]
+async fn shutdown_waits_for_runs_up_to_the_drain_timeout() {
+    let (harness, long) = (Harness::new(), ScriptedWorker::new("long", [Act::Takes(5 * MINUTE)]));
+    let short = ScriptedWorker::new("short", [Act::Takes(20 * SECOND)]);
+    let serving = harness.serve(vec![long.on(Kind::Shared, HOUR), short.on(Kind::Shared, HOUR)]);
+    let manual = [("long", serving.runner.clone()), ("short", serving.runner.clone())]
         .map(|(name, runner)| tokio::task::spawn(async move { runner.run_now(name).await }));
     sleep(SECOND).await;
     let began = Instant::now();
     serving.stop().await;
     assert_eq!(began.elapsed().as_secs(), 30);
-    let history = house.history().await;
+    let history = harness.history().await;
     assert_eq!(history.iter().map(|run| run.worker.as_str()).collect::<Vec<_>>(), ["short"]);
-    drop(asked);
+    drop(manual);
 }
 
 #[tokio::test(start_paused = true)]
-async fn scheduled_runs_are_drained_too() {
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Takes(MINUTE), Act::Takes(MINUTE)]));
-    let serving = house.serve(vec![probe.on(Kind::Shared, 10 * SECOND)]);
+async fn shutdown_waits_for_scheduled_runs() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", [Act::Takes(MINUTE), Act::Takes(MINUTE)]));
+    let serving = harness.serve(vec![worker.on(Kind::Shared, 10 * SECOND)]);
     sleep(10 * SECOND).await;
     sleep(45 * SECOND).await;
     serving.stop().await;
-    assert_eq!(house.history().await.len(), 1, "it finished its tick and was recorded");
+    assert_eq!(harness.history().await.len(), 1, "the run finished its tick and was recorded");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tick_that_hangs_is_given_up() {
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Takes(5 * HOUR)]));
-    let runner = house.runner(vec![probe.on(Kind::Shared, MINUTE)], 1);
+async fn tick_longer_than_its_deadline_is_cancelled() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", [Act::Takes(5 * HOUR)]));
+    let runner = harness.runner(vec![worker.on(Kind::Shared, MINUTE)], 1);
     let report = runner.run_now("expiry").await.expect("that worker");
-    assert_eq!(report.outcome, Outcome::Error);
+    assert_eq!(report.outcome, RunOutcome::Error);
     assert!(report.error.as_ref().is_some_and(|error| error.contains("longer than")), "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn full_batches_follow_each_other_within_the_budget_and_the_rest_follows_soon() {
-    let (house, probe) = (House::new(), Probe::new("expiry", [Act::Full(25 * SECOND); 5]));
-    let serving = house.serve(vec![probe.on(Kind::Shared, 24 * HOUR)]);
+async fn full_batches_run_until_the_time_budget_and_continue_soon_after() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", [Act::Full(25 * SECOND); 5]));
+    let serving = harness.serve(vec![worker.on(Kind::Shared, 24 * HOUR)]);
     let report = serving.runner.run_now("expiry").await.expect("that worker");
-    assert_eq!((report.items["success"], probe.ticks().len()), (3, 3), "a minute is spent");
+    assert_eq!((report.items["success"], worker.ticks().len()), (3, 3), "the budget of a minute is used up");
     sleep(12 * HOUR).await;
     serving.stop().await;
-    let gaps = probe.gaps();
+    let gaps = worker.gaps();
     assert!(gaps[3..].iter().all(|gap| *gap < 26 * SECOND), "{gaps:?}");
     assert_eq!(gaps.len(), 5, "two more full batches and a short one");
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_go_on_while_requests_fill_the_process() {
-    let (house, probe) = (House::new(), Probe::new("expiry", []));
-    let _requests: Vec<_> = (0..20).map(|_| house.budget.request()).collect();
-    let serving = house.serve(vec![probe.on(Kind::Shared, MINUTE)]);
+async fn workers_run_while_requests_use_up_the_budget() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", []));
+    let _requests: Vec<_> = (0..20).map(|_| harness.budget.request()).collect();
+    let serving = harness.serve(vec![worker.on(Kind::Shared, MINUTE)]);
     sleep(10 * MINUTE).await;
-    assert!(probe.ticks().len() >= 9);
+    assert!(worker.ticks().len() >= 9);
     serving.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patient_backlog_rests_for_requests() {
-    for (name, rest) in [("expiry", 6 * TENTH), ("watchdog", Duration::ZERO)] {
-        let (house, probe) = (House::new(), Probe::new(name, [Act::Full(TENTH); 3]));
-        let serving = house.serve(vec![probe.on(Kind::Shared, HOUR)]);
-        let budget = Arc::clone(&house.budget);
-        let asking = tokio::spawn(async move {
+async fn yielding_worker_pauses_between_batches_for_requests() {
+    for (name, pause) in [("expiry", 6 * TENTH), ("watchdog", Duration::ZERO)] {
+        let (harness, worker) = (Harness::new(), ScriptedWorker::new(name, [Act::Full(TENTH); 3]));
+        let serving = harness.serve(vec![worker.on(Kind::Shared, HOUR)]);
+        let budget = Arc::clone(&harness.budget);
+        let requests = tokio::spawn(async move {
             loop {
                 drop(budget.request());
                 sleep(TENTH / 20).await;
             }
         });
         serving.runner.run_now(name).await.expect("that worker");
-        let gaps = probe.gaps();
-        assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap >= TENTH + rest && *gap < 2 * TENTH + rest), "{gaps:?}");
-        asking.abort();
+        let gaps = worker.gaps();
+        assert!(
+            gaps.len() == 3 && gaps.iter().all(|gap| *gap >= TENTH + pause && *gap < 2 * TENTH + pause),
+            "{gaps:?}"
+        );
+        requests.abort();
         serving.stop().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_tick_is_one_look_and_no_row() {
-    let (house, probe) = (House::new(), Probe::new("expiry", []));
-    let serving = house.serve(vec![probe.on(Kind::Shared, 10 * SECOND)]);
+async fn idle_tick_reads_one_row_and_writes_none() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("expiry", []));
+    let serving = harness.serve(vec![worker.on(Kind::Shared, 10 * SECOND)]);
     sleep(MINUTE).await;
-    let (before, ticks) = (house.catalog.effort(), probe.ticks().len());
+    let (before, ticks) = (harness.catalog.effort(), worker.ticks().len());
     sleep(10 * MINUTE).await;
-    let (after, ticks) = (house.catalog.effort(), probe.ticks().len() - ticks);
+    let (after, ticks) = (harness.catalog.effort(), worker.ticks().len() - ticks);
     assert!((59..=61).contains(&ticks), "{ticks}");
-    assert_eq!(after.rows_read - before.rows_read, ticks as u64, "each reads the one state there is");
-    assert!(after.units - before.units <= 10, "where it stands is noted once a minute");
+    assert_eq!(after.rows_read - before.rows_read, ticks as u64, "each tick reads the worker's one state row");
+    assert!(after.units - before.units <= 10, "idle runs are recorded at most once a minute");
     assert!(after.units > before.units);
-    assert_eq!(house.history().await, []);
-    let seen = house.state("expiry").await;
-    assert!(seen.read_at.since(seen.last_success_at.expect("a success")) <= MINUTE + SECOND);
+    assert_eq!(harness.history().await, []);
+    let state = harness.state("expiry").await;
+    assert!(state.read_at.since(state.last_success_at.expect("a success")) <= MINUTE + SECOND);
     serving.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bell_wakes_and_metrics_show_what_was_done() {
+async fn notification_starts_a_run_and_metrics_count_its_items() {
     let bell = Arc::new(Notify::new());
-    let (house, probe) = (House::new(), Probe::new("cleanup", [Act::Takes(SECOND)]));
-    let serving = house.serve(vec![probe.with_bell(Kind::Shared, 24 * HOUR, &bell)]);
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("cleanup", [Act::Takes(SECOND)]));
+    let serving = harness.serve(vec![worker.with_bell(Kind::Shared, 24 * HOUR, &bell)]);
     sleep(SECOND).await;
     bell.notify_one();
     sleep(2 * SECOND).await;
@@ -350,14 +267,17 @@ async fn the_bell_wakes_and_metrics_show_what_was_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_set_up_anew_follows_its_new_schedule() {
-    let (house, old, new) = (House::new(), Probe::new("sweep", []), Probe::new("sweep", [Act::Did(1)]));
-    let serving = house.serve(vec![old.on(Kind::Locked, 300 * HOUR)]);
+async fn replaced_worker_follows_its_new_schedule() {
+    let (harness, old, new) =
+        (Harness::new(), ScriptedWorker::new("sweep", []), ScriptedWorker::new("sweep", [Act::Did(1)]));
+    let serving = harness.serve(vec![old.on(Kind::Locked, 300 * HOUR)]);
     sleep(200 * HOUR).await;
     assert_eq!(old.ticks().len(), 1);
-    serving.runner.replace(vec![new.on(Kind::Locked, MINUTE), Probe::new("stranger", []).on(Kind::Locked, MINUTE)]);
+    serving
+        .runner
+        .replace(vec![new.on(Kind::Locked, MINUTE), ScriptedWorker::new("unknown", []).on(Kind::Locked, MINUTE)]);
     sleep(10 * MINUTE).await;
     serving.stop().await;
-    assert_eq!(old.ticks().len(), 1, "it is not asked again");
+    assert_eq!(old.ticks().len(), 1, "the replaced worker does not tick");
     assert!((9..=11).contains(&new.ticks().len()), "{:?}", new.gaps());
 }

@@ -1,40 +1,40 @@
-//! Workers as people see them.
+//! The status of workers, as the admin API and the UI show it.
 
 use s3o_catalog::WorkerState;
 use s3o_model::clock::Timestamp;
 use serde::Serialize;
 
-use super::Slot;
+use super::slot::WorkerSlot;
 use crate::{Kind, RunReport};
 
-/// Where a worker stands.
+/// Schedule and last runs of one worker.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerView {
-    /// Its name.
+    /// As in settings, metrics and the admin API.
     pub name: &'static str,
-    /// Where instances stand to each other.
+    /// How instances share the work.
     pub kind: Kind,
-    /// How long it rests between runs.
+    /// Time between runs, in seconds.
     pub interval_seconds: f64,
-    /// Whether its scheduled runs are left out.
+    /// True if scheduled runs are suspended.
     pub paused: bool,
-    /// Whether this instance is running it.
+    /// True while a run is in progress on this instance.
     pub running: bool,
-    /// When its last known run started, on any instance, in RFC 3339.
+    /// Start of the last recorded run on any instance, in RFC 3339.
     pub last_started_at: Option<String>,
-    /// When its last known good run finished, on any instance, in RFC 3339.
+    /// End of the last recorded successful run on any instance, in RFC 3339.
     pub last_success_at: Option<String>,
-    /// When this instance looks at it next, in RFC 3339.
+    /// When this instance considers the next run, in RFC 3339; `None` while paused.
     pub next_due_at: Option<String>,
-    /// Its last run on this instance.
+    /// Last run on this instance.
     pub last_run: Option<RunReport>,
 }
 
-impl Slot {
+impl WorkerSlot {
     pub(super) fn view(&self, state: Option<&WorkerState>) -> WorkerView {
         let text = |moment: Timestamp| moment.to_string();
         let paused = state.is_some_and(|state| state.paused);
-        let (last_run, next_due_at) = self.seen(|seen| (seen.last_run.clone(), seen.next_due_at));
+        let (last_run, next_due_at) = self.with_status(|status| (status.last_run.clone(), status.next_due_at));
         WorkerView {
             name: self.name,
             kind: self.schedule().kind,

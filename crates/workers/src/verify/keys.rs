@@ -1,24 +1,24 @@
-//! The second look at keys that the first one left in doubt.
+//! Second check of keys that seemed wrong in the first one.
 
 use std::collections::HashMap;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use s3o_backend::{Backend, Probe, SharedBackend};
-use s3o_model::verify::{Doubt, Invariant, NamingRow, Ruling, Seen, rule};
+use s3o_model::verify::{Invariant, KeyDoubt, NamingRow, Ruling, Seen, rule};
 
 use super::Verifier;
 use super::report::{BackendHeld, VerifyReport};
 use crate::Error;
 
-/// How many keys are probed side by side.
+/// Number of concurrent probes.
 const PROBES: usize = 8;
 
-const NAMED: &str = "bytes of ours are named by a row";
-const THERE: &str = "the bytes of a location are there";
-const WHOLE: &str = "the bytes of a location are as many as it says";
+const NAMED: &str = "bytes with our key format are named by a row";
+const THERE: &str = "the bytes of a location exist";
+const WHOLE: &str = "the bytes of a location have the recorded size";
 
-/// Rows by the key that they name.
+/// Groups rows by the key that they name.
 pub(super) fn by_key(rows: Vec<NamingRow>) -> HashMap<String, Vec<NamingRow>> {
     let mut found: HashMap<String, Vec<NamingRow>> = HashMap::new();
     for row in rows {
@@ -27,24 +27,19 @@ pub(super) fn by_key(rows: Vec<NamingRow>) -> HashMap<String, Vec<NamingRow>> {
     found
 }
 
-/// Keys in doubt, once they were probed.
-pub(super) struct Doubted;
-
-impl Doubted {
-    /// Enters what is checked, so that it shows where nothing is broken.
-    pub(super) fn register(report: &mut VerifyReport) {
-        for (invariant, what) in [(Invariant::I3, NAMED), (Invariant::I2, THERE), (Invariant::I1, WHOLE)] {
-            report.note(invariant, what, []);
-        }
+/// Adds the checks to the report, so that they also appear without violations.
+pub(super) fn register_checks(report: &mut VerifyReport) {
+    for (invariant, what) in [(Invariant::I3, NAMED), (Invariant::I2, THERE), (Invariant::I1, WHOLE)] {
+        report.note(invariant, what, []);
     }
 }
 
 impl Verifier {
-    /// Probes keys in doubt, then looks at their rows again: what is still wrong is wrong.
-    pub(super) async fn settle(
+    /// Probes doubtful keys, then reads their rows again; what is still wrong is a violation.
+    pub(super) async fn recheck(
         &self,
         backend: &SharedBackend,
-        doubted: Vec<(String, Doubt)>,
+        doubted: Vec<(String, KeyDoubt)>,
         held: &mut BackendHeld,
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
@@ -60,31 +55,31 @@ impl Verifier {
                 held.bytes += size_bytes;
             }
             let naming = rows.get(key).map(Vec::as_slice).unwrap_or_default();
-            enter(backend, key, rule(*doubt, seen, naming), report);
+            add_ruling(backend, key, rule(*doubt, seen, naming), report);
         }
         Ok(())
     }
 }
 
-fn enter(backend: &SharedBackend, key: &str, ruling: Ruling, report: &mut VerifyReport) {
-    let place = format!("backend {}: {key}", backend.name());
+fn add_ruling(backend: &SharedBackend, key: &str, ruling: Ruling, report: &mut VerifyReport) {
+    let location = format!("backend {}: {key}", backend.name());
     match ruling {
         Ruling::Agrees => {}
-        Ruling::Stray(size) => report.note(Invariant::I3, NAMED, [format!("{place}, {size} bytes")]),
-        Ruling::Gone => report.note(Invariant::I2, THERE, [place]),
+        Ruling::Stray(size) => report.note(Invariant::I3, NAMED, [format!("{location}, {size} bytes")]),
+        Ruling::Gone => report.note(Invariant::I2, THERE, [location]),
         Ruling::WrongSize { expected, found } => {
-            report.note(Invariant::I1, WHOLE, [format!("{place}, {found} of {expected} bytes")]);
+            report.note(Invariant::I1, WHOLE, [format!("{location}, {found} of {expected} bytes")]);
         }
-        Ruling::Unknown(why) => report.leave_out(place, &why),
+        Ruling::Unknown(why) => report.leave_out(location, &why),
     }
 }
 
-async fn probe_all(backend: &dyn Backend, doubted: &[(String, Doubt)]) -> Vec<Seen> {
+async fn probe_all(backend: &dyn Backend, doubted: &[(String, KeyDoubt)]) -> Vec<Seen> {
     let probes: Vec<_> = doubted.iter().map(|(key, _)| boxed_probe(backend, key)).collect();
     futures_util::stream::iter(probes).buffered(PROBES).collect().await
 }
 
-/// What is under a key now.
+/// The current object under a key.
 pub(super) fn boxed_probe<'a>(backend: &'a dyn Backend, key: &'a str) -> BoxFuture<'a, Seen> {
     Box::pin(async move {
         match backend.probe(key).await {

@@ -1,7 +1,7 @@
-//! Verifying the invariants while everything goes on, without changing anything.
+//! Verifies the invariants of a running system; it changes nothing.
 //!
-//! The catalog is asked page by page, each question as of one moment. Backends are listed page by
-//! page against the rows that name what they show; whatever seems wrong is looked at twice.
+//! Each check reads the catalog page by page, every page in one consistent query. Backends are listed
+//! page by page and compared with the rows that name their keys; every difference is checked twice.
 
 mod keys;
 mod listing;
@@ -13,84 +13,79 @@ use std::sync::Arc;
 
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Ahead, Check, Longest, Quotas, Verification, checks};
-use s3o_model::names::BackendName;
+use s3o_catalog::{Catalog, Check, Longest, checks};
 use s3o_model::shared::Shared;
 use s3o_model::verify::Invariant;
 use serde::Deserialize;
 
 use crate::Error;
-use crate::identity::Identity;
-use progress::Progress;
+use crate::identity::IdentityWorker;
+use progress::ProgressCell;
 
 pub use progress::VerifyProgress;
 pub use report::{BackendHeld, Checked, Unchecked, VerifyReport};
 
-/// How many rows one question is about: a statement holds its moment no longer than these take.
+/// Number of rows in one query, which bounds the duration of its snapshot.
 const ROWS_MAX: usize = 2000;
 const COUNTERS: &str = "counters equal the sums of their rows";
-const DATABASE: &str = "the database finds no fault in its own tables and indexes";
-const MOMENTS: &str = "no row waits for a moment further ahead than any setting";
+const DATABASE: &str = "the database finds no damage in its own tables and indexes";
+const FUTURE_TIMES: &str = "no row waits for a time further in the future than the settings allow";
 
-fn failed(backend: &SharedBackend, source: s3o_backend::Error) -> Error {
-    Error::Backend { backend: backend.name().clone(), source }
-}
-
-/// What a verifier is made of.
+/// Constructor arguments of [`Verifier`].
 pub struct VerifierParts {
-    /// What can be asked of the catalog.
-    pub verification: Arc<dyn Verification>,
-    /// The books.
-    pub quotas: Arc<dyn Quotas>,
-    /// The backends.
+    /// Verification queries of the catalog.
+    pub verification: Arc<Catalog>,
+    /// Quota accounting.
+    pub quotas: Arc<Catalog>,
+    /// The configured backends.
     pub fleet: Arc<Fleet>,
-    /// Whether the backends still are who they were.
-    pub identity: Arc<Identity>,
-    /// Moments that lie ahead.
-    pub ahead: Arc<dyn Ahead>,
-    /// How far ahead moments can lie by the settings.
+    /// Checks the identity of a backend before and after its listing.
+    pub identity: Arc<IdentityWorker>,
+    /// Rows with times in the future.
+    pub ahead: Arc<Catalog>,
+    /// How far in the future times may be by the current settings.
     pub longest: Shared<Longest>,
 }
 
-/// What is checked beside the rows of the catalog.
+/// What a verification checks in addition to the rows of the catalog.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyScope {
-    /// The backends are listed and compared with the catalog.
+    /// List the backends and compare them with the catalog.
     pub deep: bool,
-    /// The database checks its own tables and indexes.
+    /// Run the database's own integrity check.
     pub catalog: bool,
 }
 
 impl VerifyScope {
-    /// The rows of the catalog and the backends.
+    /// Rows of the catalog and listings of the backends.
     pub const DEEP: Self = Self { deep: true, catalog: false };
 }
 
-/// Verifies the invariants.
+/// Verifies the invariants of catalog and backends.
 pub struct Verifier {
     parts: VerifierParts,
-    progress: Progress,
-    /// One at a time: a second one would find the same and cost as much again.
-    alone: tokio::sync::Mutex<()>,
+    progress: ProgressCell,
+    /// Verifications run one at a time: a second one would cost as much and find the same.
+    exclusive: tokio::sync::Mutex<()>,
 }
 
 impl Verifier {
-    /// A verifier of these parts.
+    /// An idle verifier.
     #[must_use]
     pub fn new(parts: VerifierParts) -> Self {
-        Self { parts, progress: Progress::default(), alone: tokio::sync::Mutex::new(()) }
+        Self { parts, progress: ProgressCell::default(), exclusive: tokio::sync::Mutex::new(()) }
     }
 
-    /// How far a verification has come.
+    /// Progress of the current verification.
     #[must_use]
     pub fn progress(&self) -> VerifyProgress {
         self.progress.view()
     }
 
-    /// Checks everything in the scope that can be checked now.
+    /// Runs a verification; the report lists what could not be checked.
     pub async fn verify(&self, scope: VerifyScope) -> VerifyReport {
-        let _alone = self.alone.lock().await;
+        let _exclusive = self.exclusive.lock().await;
         let _running = self.progress.running();
         let mut report = VerifyReport { deep: scope.deep, ..VerifyReport::default() };
         if scope.catalog {
@@ -103,16 +98,16 @@ impl Verifier {
         report.close()
     }
 
-    /// Has the database check itself: damage there makes every other answer doubtful.
+    /// Runs the database's integrity check first: after damage no other result is reliable.
     async fn check_database(&self, report: &mut VerifyReport) {
         self.progress.begin(DATABASE);
-        match self.parts.verification.integrity().await {
+        match self.parts.verification.check_integrity().await {
             Ok(faults) => report.note(Invariant::I1, DATABASE, faults),
             Err(error) => report.leave_out("database", &error),
         }
     }
 
-    /// Asks the catalog everything; one that is away is not asked again.
+    /// Runs all checks of the catalog; the first failed query ends them.
     async fn check_catalog(&self, report: &mut VerifyReport) {
         for check in checks() {
             if let Err(error) = self.check_rows(check, report).await {
@@ -126,7 +121,7 @@ impl Verifier {
         }
         let longest = *self.parts.longest.current();
         match self.parts.ahead.future(&longest).await {
-            Ok(rows) => report.note(Invariant::I11, MOMENTS, rows),
+            Ok(rows) => report.note(Invariant::I11, FUTURE_TIMES, rows),
             Err(error) => report.leave_out("catalog", &error),
         }
     }
@@ -138,7 +133,7 @@ impl Verifier {
         let mut after = check.start();
         while let Some(upto) = verification.page_end(check, &after, ROWS_MAX).await? {
             report.note(check.invariant, check.what, verification.broken(check, &after, &upto).await?);
-            self.progress.seen(ROWS_MAX);
+            self.progress.add_seen(ROWS_MAX);
             after = upto;
         }
         Ok(())
@@ -156,20 +151,20 @@ impl Verifier {
         }
     }
 
-    /// Backends whose books are not empty, and which nobody can list.
+    /// Reports backends that hold bytes but are not configured, so that they cannot be listed.
     async fn leave_out_unconfigured(&self, report: &mut VerifyReport) {
-        let books = match self.parts.quotas.books().await {
-            Ok(books) => books,
-            Err(error) => return report.leave_out("books", &error),
+        let quotas = match self.parts.quotas.quota_usage().await {
+            Ok(quotas) => quotas,
+            Err(error) => return report.leave_out("quota accounting", &error),
         };
-        for kept in books.iter().filter(|kept| self.parts.fleet.get(&kept.backend).is_none()) {
-            if kept.used_bytes + kept.orphan_bytes + kept.reserved_bytes > 0 {
-                report.leave_out(format!("backend {}", kept.backend), "it holds bytes and is not configured");
+        for quota in quotas.iter().filter(|quota| self.parts.fleet.get(&quota.backend).is_none()) {
+            if quota.used_bytes + quota.orphan_bytes + quota.reserved_bytes > 0 {
+                report.leave_out(format!("backend {}", quota.backend), "it holds bytes but is not configured");
             }
         }
     }
 
-    /// What is found counts only if the backend was the right one before and after.
+    /// Lists one backend. The result counts only if its identity fits before and after the listing.
     async fn check_backend(&self, backend: &SharedBackend) -> Result<VerifyReport, Error> {
         let mut found = VerifyReport::default();
         if !self.fits(backend, &mut found).await? {
@@ -189,14 +184,10 @@ impl Verifier {
     async fn fits(&self, backend: &SharedBackend, report: &mut VerifyReport) -> Result<bool, Error> {
         let fits = self.parts.identity.permits(backend).await?;
         if !fits {
-            let frozen = self.frozen(backend.name());
+            let frozen = self.parts.fleet.frozen_reason(backend.name());
             let reason = frozen.map_or("its identity cannot be read".to_owned(), |why| format!("frozen: {why}"));
             report.leave_out(format!("backend {}", backend.name()), &reason);
         }
         Ok(fits)
-    }
-
-    fn frozen(&self, name: &BackendName) -> Option<String> {
-        self.parts.fleet.standing(name).and_then(|standing| standing.frozen.clone())
     }
 }

@@ -1,23 +1,23 @@
-//! How far a verification has come, for whoever waits for it.
+//! Progress of a verification, as the admin API shows it.
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
-/// How far a verification has come.
+/// Progress of the current verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyProgress {
-    /// Whether one is under way.
+    /// True while a verification runs.
     pub running: bool,
-    /// What it looks at.
+    /// The current check.
     pub step: String,
-    /// How many rows or keys of that it has looked at.
+    /// Number of rows or keys that the current check has read.
     pub seen: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Progress(Mutex<VerifyProgress>);
+pub(super) struct ProgressCell(Mutex<VerifyProgress>);
 
-impl Progress {
+impl ProgressCell {
     fn lock(&self) -> MutexGuard<'_, VerifyProgress> {
         self.0.lock()
     }
@@ -30,19 +30,19 @@ impl Progress {
         *self.lock() = VerifyProgress { running: true, step: step.into(), seen: 0 };
     }
 
-    pub(super) fn seen(&self, items: usize) {
+    pub(super) fn add_seen(&self, items: usize) {
         self.lock().seen += items as u64;
     }
 
-    /// Ends when it is dropped, however the verification ended.
-    pub(super) fn running(&self) -> Running<'_> {
-        Running(self)
+    /// A guard that resets the progress when it is dropped.
+    pub(super) fn running(&self) -> RunningVerification<'_> {
+        RunningVerification(self)
     }
 }
 
-pub(super) struct Running<'a>(&'a Progress);
+pub(super) struct RunningVerification<'a>(&'a ProgressCell);
 
-impl Drop for Running<'_> {
+impl Drop for RunningVerification<'_> {
     fn drop(&mut self) {
         *self.0.lock() = VerifyProgress::default();
     }

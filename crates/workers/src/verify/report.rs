@@ -1,68 +1,68 @@
-//! What a verification found.
+//! Report of a verification.
 
 use s3o_model::verify::Invariant;
 use serde::Serialize;
 
-/// How many of the things that break a check are shown.
+/// Number of sample violations per check.
 const SAMPLES_MAX: usize = 10;
 
-/// How many of the things that could not be checked are shown.
+/// Number of unchecked items in a report.
 const UNCHECKED_MAX: usize = 100;
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// Whether everything was checked and nothing is broken.
+    /// True if everything was checked and no check is violated.
     pub holds: bool,
-    /// Whether the backends were listed.
+    /// True if the backends were listed.
     pub deep: bool,
-    /// Every check, with what breaks it.
+    /// Every check with its violations.
     pub checks: Vec<Checked>,
-    /// What could not be checked.
+    /// What could not be checked, at most 100 entries.
     pub unchecked: Vec<Unchecked>,
-    /// What the backends hold, if they were listed.
+    /// Contents of the backends, if they were listed.
     pub backends: Vec<BackendHeld>,
 }
 
-/// One check.
+/// One check with its violations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Checked {
-    /// The invariant that it is about.
+    /// The invariant that the check belongs to.
     pub invariant: Invariant,
-    /// What must hold.
+    /// The statement that must hold.
     pub what: String,
-    /// How often it does not.
+    /// Number of violations.
     pub violations: u64,
-    /// The first few of those.
+    /// The first violations, at most 10.
     pub samples: Vec<String>,
 }
 
-/// Something that could not be checked.
+/// Something that the verification could not check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unchecked {
-    /// What it is.
+    /// What was not checked, such as `backend disk`.
     pub what: String,
-    /// Why not.
+    /// Why it was not checked.
     pub reason: String,
 }
 
-/// What a backend was seen to hold.
+/// Totals of one listed backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BackendHeld {
-    /// The backend.
+    /// Name of the backend.
     pub backend: String,
-    /// Keys of ours.
+    /// Number of keys in our format.
     pub objects: u64,
-    /// Their bytes.
+    /// Sum of their sizes.
     pub bytes: u64,
-    /// Keys that are not ours; nothing is wrong with them.
+    /// Number of keys in another format; they violate nothing.
     pub foreign: u64,
-    /// The bytes in the books, where nothing changed while it was listed: only then are they compared.
-    pub books_bytes: Option<u64>,
+    /// Bytes in the quota accounting; `None` if something changed during the listing, so that they were not compared.
+    pub accounted_bytes: Option<u64>,
 }
 
 impl VerifyReport {
-    /// Enters a check, and what breaks it.
+    /// Adds a check, or adds violations to it.
     pub(super) fn note(&mut self, invariant: Invariant, what: &str, broken: impl IntoIterator<Item = String>) {
         let known = self.checks.iter().position(|check| check.invariant == invariant && check.what == what);
         let position = known.unwrap_or_else(|| {
@@ -79,14 +79,14 @@ impl VerifyReport {
         }
     }
 
-    /// Enters something that could not be checked.
+    /// Adds something that could not be checked.
     pub(super) fn leave_out(&mut self, what: impl Into<String>, reason: &(impl ToString + ?Sized)) {
         if self.unchecked.len() < UNCHECKED_MAX {
             self.unchecked.push(Unchecked { what: what.into(), reason: reason.to_string() });
         }
     }
 
-    /// Takes over what another report has.
+    /// Adds the content of another report.
     pub(super) fn absorb(&mut self, other: Self) {
         for check in other.checks {
             self.note(check.invariant, &check.what, check.samples.iter().cloned());
@@ -101,7 +101,7 @@ impl VerifyReport {
         self.backends.extend(other.backends);
     }
 
-    /// Judges the whole.
+    /// Sorts the checks and sets `holds`.
     pub(super) fn close(mut self) -> Self {
         self.checks.sort_by_key(|check| check.invariant);
         self.holds = self.unchecked.is_empty() && self.checks.iter().all(|check| check.violations == 0);
@@ -115,7 +115,7 @@ mod tests {
     use s3o_model::verify::Invariant;
 
     #[test]
-    fn everything_counts_and_few_are_shown() {
+    fn all_violations_are_counted_and_few_are_listed() {
         let mut report = VerifyReport::default();
         report.note(Invariant::I7, "sums", []);
         assert!(report.clone().close().holds);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_checked_does_not_hold() {
+    fn unchecked_part_means_the_report_does_not_hold() {
         let mut report = VerifyReport::default();
         report.leave_out("backend disk", "away");
         assert!(!report.close().holds);

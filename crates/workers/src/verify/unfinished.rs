@@ -1,31 +1,31 @@
-//! What unfinished writes leave on a backend: drafts, and uploads that were neither finished nor
-//! aborted. Each must be named by the intent or the cleanup of its key.
+//! Checks the remains of unfinished writes on a backend: drafts, and uploads that were neither finished
+//! nor aborted. An intent or a cleanup must name each of them.
 
 use s3o_backend::{DRAFTS, SharedBackend, UnfinishedUpload};
 use s3o_model::verify::{Invariant, Seen, is_ours, names_upload};
 
+use super::Verifier;
 use super::keys::{boxed_probe, by_key};
 use super::report::VerifyReport;
-use super::{Verifier, failed};
 use crate::Error;
 
 const PAGE_KEYS: usize = 1000;
 const DRAFTS_NAMED: &str = "a temporary file belongs to an intent or a cleanup";
 const UPLOADS_NAMED: &str = "an unfinished backend upload belongs to an intent or a cleanup";
-/// Drafts of our own small objects; each is replaced by the next.
+/// Prefix of drafts of our own small objects; each write replaces the last draft.
 const OWN_DRAFT: &str = "own-";
 
 impl Verifier {
-    /// Looks at the drafts; how many bytes those hold that nobody knows is returned.
+    /// Checks the drafts; returns the bytes of those that no row names.
     pub(super) async fn check_drafts(&self, backend: &SharedBackend, report: &mut VerifyReport) -> Result<u64, Error> {
         report.note(Invariant::I3, DRAFTS_NAMED, []);
         let (mut after, mut stray_bytes): (Option<String>, u64) = (None, 0);
         loop {
             let page = backend.list(DRAFTS, after.as_deref(), PAGE_KEYS).await;
-            let page = page.map_err(|source| failed(backend, source))?;
+            let page = page.map_err(|source| Error::of(backend, source))?;
             let names = page.items.iter().filter_map(|item| item.key.strip_prefix(DRAFTS));
             let names: Vec<&str> = names.filter(|name| !name.starts_with(OWN_DRAFT)).collect();
-            stray_bytes += self.settle_drafts(backend, &names, report).await?;
+            stray_bytes += self.check_draft_names(backend, &names, report).await?;
             after = page.items.last().map(|item| item.key.clone());
             if !page.truncated || after.is_none() {
                 return Ok(stray_bytes);
@@ -33,8 +33,8 @@ impl Verifier {
         }
     }
 
-    /// Named at the first look, or gone at the second: otherwise it is nobody's.
-    async fn settle_drafts(
+    /// A draft is a violation if no row names it and a probe still finds it.
+    async fn check_draft_names(
         &self,
         backend: &SharedBackend,
         names: &[&str],
@@ -47,28 +47,28 @@ impl Verifier {
         let known = self.parts.verification.named_identifiers(backend.name(), names).await?;
         for name in names.iter().filter(|name| !known.contains(**name)) {
             let key = format!("{DRAFTS}{name}");
-            let place = format!("backend {}: {key}", backend.name());
+            let location = format!("backend {}: {key}", backend.name());
             match boxed_probe(backend.as_ref(), &key).await {
                 Seen::Absent => {}
                 Seen::Present(size) => {
                     stray_bytes += size;
-                    report.note(Invariant::I3, DRAFTS_NAMED, [format!("{place}, {size} bytes")]);
+                    report.note(Invariant::I3, DRAFTS_NAMED, [format!("{location}, {size} bytes")]);
                 }
-                Seen::Unknown(why) => report.leave_out(place, &why),
+                Seen::Unknown(why) => report.leave_out(location, &why),
             }
         }
         Ok(stray_bytes)
     }
 
-    /// Looks at the unfinished uploads.
+    /// Checks the unfinished uploads.
     pub(super) async fn check_uploads(&self, backend: &SharedBackend, report: &mut VerifyReport) -> Result<(), Error> {
         report.note(Invariant::I3, UPLOADS_NAMED, []);
         let mut from: Option<UnfinishedUpload> = None;
         loop {
             let page = backend.list_uploads(from.as_ref()).await;
-            let page = page.map_err(|source| failed(backend, source))?;
+            let page = page.map_err(|source| Error::of(backend, source))?;
             let ours: Vec<_> = page.items.into_iter().filter(|item| is_ours(&item.key)).collect();
-            self.settle_uploads(backend, &ours, report).await?;
+            self.check_upload_names(backend, &ours, report).await?;
             match page.next {
                 None => return Ok(()),
                 next => from = next,
@@ -76,7 +76,7 @@ impl Verifier {
         }
     }
 
-    async fn settle_uploads(
+    async fn check_upload_names(
         &self,
         backend: &SharedBackend,
         uploads: &[UnfinishedUpload],
@@ -92,11 +92,11 @@ impl Verifier {
             if names_upload(upload, naming) {
                 continue;
             }
-            let place = format!("backend {}: upload {upload} of {key}", backend.name());
+            let location = format!("backend {}: upload {upload} of {key}", backend.name());
             match backend.uploads_of(key).await {
-                Ok(still) if still.contains(upload) => report.note(Invariant::I3, UPLOADS_NAMED, [place]),
+                Ok(still) if still.contains(upload) => report.note(Invariant::I3, UPLOADS_NAMED, [location]),
                 Ok(_) => {}
-                Err(why) => report.leave_out(place, &why),
+                Err(why) => report.leave_out(location, &why),
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What each fault does and does not do.
+//! Tests of the effects of each fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use s3o_model::clock::{ManualClock, Timestamp};
 use s3o_model::entropy::SeededEntropy;
 
 use super::{Fault, Flaky};
-use crate::{Backend, DeleteAnswer, Doomed, Error, Memory, Probe, body};
+use crate::{Backend, DeleteAnswer, DeleteKey, Error, Memory, Probe, body};
 
 fn backend() -> (Arc<Memory>, Flaky) {
     let memory = Arc::new(Memory::new("memory".parse().expect("valid")));
@@ -21,7 +21,7 @@ async fn put(flaky: &Flaky, key: &str) -> Result<crate::Written, Error> {
 }
 
 #[tokio::test]
-async fn a_fault_before_has_no_effect_and_one_after_has() {
+async fn fault_before_has_no_effect_and_fault_after_has() {
     let (memory, flaky) = backend();
     flaky.fail_call(1, Fault::Before);
     flaky.fail_call(2, Fault::After);
@@ -34,7 +34,7 @@ async fn a_fault_before_has_no_effect_and_one_after_has() {
 }
 
 #[tokio::test]
-async fn a_cut_breaks_streams_both_ways() {
+async fn cut_interrupts_request_and_response_bodies() {
     let (memory, flaky) = backend();
     flaky.fail_call(1, Fault::Cut(2));
     assert!(matches!(put(&flaky, "a").await, Err(Error::Away(_))));
@@ -47,21 +47,21 @@ async fn a_cut_breaks_streams_both_ways() {
 }
 
 #[tokio::test]
-async fn a_partial_batch_answers_for_every_key() {
+async fn partial_batch_answers_for_every_key() {
     let (memory, flaky) = backend();
     for key in ["a", "b", "c"] {
         put(&flaky, key).await.expect("put");
     }
     flaky.fail_call(4, Fault::PartialBatch);
-    let doomed = ["a", "b", "c"].map(|key| Doomed { key: key.to_owned(), version_id: None });
-    let answers = flaky.delete_batch(&doomed).await;
+    let targets = ["a", "b", "c"].map(|key| DeleteKey { key: key.to_owned(), version_id: None });
+    let answers = flaky.delete_batch(&targets).await;
     assert_eq!(answers.len(), 3);
     assert!(matches!(answers[1], DeleteAnswer::Away(_)));
     assert_eq!(memory.keys(), ["b"]);
 }
 
 #[tokio::test]
-async fn a_wrong_404_proves_nothing_and_a_short_page_ends_nothing() {
+async fn wrong_404_is_unknown_and_short_page_is_truncated() {
     let (_, flaky) = backend();
     put(&flaky, "a").await.expect("put");
     flaky.fail_call(2, Fault::Wrong404);
@@ -74,7 +74,7 @@ async fn a_wrong_404_proves_nothing_and_a_short_page_ends_nothing() {
 }
 
 #[tokio::test]
-async fn a_late_write_lands_when_its_time_has_come_and_not_before() {
+async fn late_write_takes_effect_after_its_delay() {
     let memory = Arc::new(Memory::new("memory".parse().expect("valid")));
     let clock = Arc::new(ManualClock::starting_at(Timestamp::from_millis(0)));
     let flaky = Flaky::new(memory.clone()).with_clock(clock.clone());
@@ -85,26 +85,26 @@ async fn a_late_write_lands_when_its_time_has_come_and_not_before() {
     assert!(matches!(flaky.probe("a").await, Probe::Present(_)));
     flaky.fail_call(4, Fault::Late(Duration::from_hours(1)));
     assert!(put(&flaky, "b").await.is_err());
-    assert_eq!(flaky.land_all().await, 1);
+    assert_eq!(flaky.store_late_writes().await, 1);
     assert_eq!(memory.keys(), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_unknown_or_hangs_has_no_effect() {
+async fn refused_unknown_and_hanging_calls_have_no_effect() {
     let (memory, flaky) = backend();
     flaky.fail_call(1, Fault::Refused);
     flaky.fail_call(2, Fault::Unknown);
     flaky.fail_call(3, Fault::Hang(Duration::from_secs(5)));
     assert!(matches!(put(&flaky, "a").await, Err(Error::Refused(_))));
     assert!(matches!(put(&flaky, "a").await, Err(Error::Unknown(_))));
-    let began = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     assert!(matches!(put(&flaky, "a").await, Err(Error::Away(_))));
-    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    assert_eq!(started.elapsed(), Duration::from_secs(5));
     assert!(memory.keys().is_empty());
 }
 
 #[tokio::test]
-async fn an_outage_lasts_until_it_ends_and_a_seed_repeats_itself() {
+async fn outage_lasts_until_come_back_and_seed_repeats_faults() {
     let (_, flaky) = backend();
     flaky.go_away();
     assert!(put(&flaky, "a").await.is_err());

@@ -1,36 +1,39 @@
-//! The common dialect in PostgreSQL's words.
+//! Translation of the common dialect to PostgreSQL's.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
 use crate::driver::dialect::{params_of, respell};
+use crate::unit::Columns;
 
-/// The catalog's clock in milliseconds. In a sub-select: bare, the function is volatile and keeps
-/// an index from being used.
+/// The catalog's clock in milliseconds. It is a sub-select because PostgreSQL does not use an index for a comparison
+/// with a volatile function.
 const NOW: &str = "(SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
 
-/// Whose clock `:now` shows.
+/// The clock of `:now`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Now {
-    /// The database's: instances need not agree on the time.
+    /// The database's, so that instances need not agree on the time.
     Database,
-    /// One that is bound behind the parameters, for tests that move it.
+    /// A parameter after those of the statement, for tests with a clock of their own.
     Bound,
 }
 
-/// A statement in PostgreSQL's words.
+/// A statement in PostgreSQL's dialect.
 #[derive(Debug)]
 pub(super) struct Translated {
     pub sql: String,
-    /// How many of the caller's parameters it mentions.
+    /// Number of the caller's parameters that the statement mentions.
     pub params: usize,
-    /// Whether the clock is bound behind them.
+    /// True if the clock is bound after them.
     pub binds_clock: bool,
+    /// Set when the statement is first prepared.
+    pub columns: OnceLock<Arc<Columns>>,
 }
 
-/// Statements in PostgreSQL's words, by their text in the common dialect.
+/// Translated statements, by their text in the common dialect.
 #[derive(Debug)]
 pub(super) struct Dialect {
     now: Now,
@@ -61,14 +64,14 @@ fn to_postgres(sql: &str, now: Now) -> Translated {
         .replace("/*lock*/", "FOR NO KEY UPDATE")
         .replace("/*share*/", "FOR SHARE")
         .replace("/*skip*/", "FOR NO KEY UPDATE SKIP LOCKED");
-    // The session that reads by table switches index scans off.
+    // The session that reads by table disables index scans.
     out =
         respell(&out, "UNINDEXED", |columns| columns.split_once(';').map_or(columns, |(column, _)| column).to_owned());
     let elements = |list: &str| format!("jsonb_array_elements({list}::text::jsonb)");
     out = respell(&out, "json_each", elements);
     out = respell(&out, "TEXTS", |list| format!("(SELECT value #>> '{{}}' FROM {})", elements(list)));
     out = respell(&out, "NUMBERS", |list| format!("(SELECT (value #>> '{{}}')::bigint FROM {})", elements(list)));
-    Translated { sql: out, params, binds_clock }
+    Translated { sql: out, params, binds_clock, columns: OnceLock::new() }
 }
 
 #[cfg(test)]

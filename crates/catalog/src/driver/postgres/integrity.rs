@@ -1,5 +1,5 @@
-//! The integrity check of PostgreSQL: its extension `amcheck` compares every index with its table and reads every table
-//! page. It locks nothing that a writer needs.
+//! The integrity check of PostgreSQL: the extension `amcheck` compares every index with its table and reads every table
+//! page. Its locks do not conflict with writers.
 
 use deadpool_postgres::Object;
 use tokio_postgres::error::SqlState;
@@ -7,18 +7,17 @@ use tokio_postgres::error::SqlState;
 use super::reason;
 use crate::error::Error;
 
-/// How many faults are told of.
 const FAULTS_MAX: usize = 5;
 
 const EXTENSION: &str = "SELECT quote_ident(n.nspname) FROM pg_extension e \
      JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck'";
 
-/// The tables of the catalog and their indexes, by what they are called in statements.
+/// Tables and B-tree indexes of the catalog, with the names that statements use.
 const RELATIONS: &str = "SELECT c.oid::regclass::text, c.relkind = 'i' FROM pg_class c JOIN pg_am a ON a.oid = c.relam \
      WHERE c.relnamespace = current_schema()::regnamespace \
      AND (c.relkind = 'r' OR c.relkind = 'i' AND a.amname = 'btree') ORDER BY c.relkind, c.relname";
 
-/// What is wrong; nothing, in a database that is whole.
+/// Faults of a database, at most [`FAULTS_MAX`].
 pub(super) async fn check(client: &Object) -> Result<Vec<String>, Error> {
     let found = client.query_opt(EXTENSION, &[]).await.map_err(|error| failed(&error))?;
     let Some(schema) = found.map(|row| row.get::<_, String>(0)) else {
@@ -37,10 +36,10 @@ pub(super) async fn check(client: &Object) -> Result<Vec<String>, Error> {
     Ok(faults)
 }
 
-/// Whether an index is in order and holds every row of its table: the first fault ends the check.
+/// Checks the order of an index and that it contains every row of its table. The first fault ends the check.
 async fn index(client: &Object, schema: &str, name: &str) -> Result<Vec<String>, Error> {
-    let question = format!("SELECT {schema}.bt_index_check('{name}'::regclass, true)");
-    match client.batch_execute(&question).await {
+    let query = format!("SELECT {schema}.bt_index_check('{name}'::regclass, true)");
+    match client.batch_execute(&query).await {
         Ok(()) => Ok(Vec::new()),
         Err(error) if is_damage(&error) => Ok(vec![reason::chain(&error)]),
         Err(error) => Err(failed(&error)),
@@ -48,8 +47,8 @@ async fn index(client: &Object, schema: &str, name: &str) -> Result<Vec<String>,
 }
 
 async fn table(client: &Object, schema: &str, name: &str) -> Result<Vec<String>, Error> {
-    let question = format!("SELECT msg FROM {schema}.verify_heapam('{name}'::regclass) LIMIT {FAULTS_MAX}");
-    match client.query(&question, &[]).await {
+    let query = format!("SELECT msg FROM {schema}.verify_heapam('{name}'::regclass) LIMIT {FAULTS_MAX}");
+    match client.query(&query, &[]).await {
         Ok(rows) => Ok(rows.iter().map(|row| row.get(0)).collect()),
         Err(error) if is_damage(&error) => Ok(vec![reason::chain(&error)]),
         Err(error) => Err(failed(&error)),

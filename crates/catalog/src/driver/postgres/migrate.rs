@@ -1,11 +1,11 @@
-//! The schema of a PostgreSQL catalog: a version in a table, steps under a lock.
+//! Migration of a PostgreSQL catalog: the version is in a table, and steps run under an advisory lock.
 
 use deadpool_postgres::Object;
 
 use crate::error::Error;
 use crate::migrations;
 
-/// Held while the schema changes, so that instances that start together take turns.
+/// Number of the advisory lock that serialises the migrations of instances that start together.
 const LOCK: i64 = 0x7333_6F00;
 
 pub(super) async fn migrate(client: &mut Object) -> Result<(), Error> {
@@ -28,7 +28,7 @@ pub(super) async fn migrate(client: &mut Object) -> Result<(), Error> {
     transaction.commit().await.map_err(failed)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes a value")]
 fn failed(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(database) => Error::Internal(format!("migration: {database}")),

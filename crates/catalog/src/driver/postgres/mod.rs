@@ -1,13 +1,13 @@
-//! The PostgreSQL driver: statements of a unit go out in one round trip, COMMIT in a second one,
-//! after every guard was read. A COMMIT behind a failed guard would commit.
+//! The PostgreSQL driver. It sends all statements of a unit in one round trip, checks every guard, and sends COMMIT in
+//! a second one: COMMIT in the first round trip would commit despite a failed guard.
 
 mod dialect;
-#[cfg(test)]
-pub(crate) mod facts;
 mod integrity;
 mod migrate;
 mod reason;
 mod run;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod tls;
 mod value;
 
@@ -25,15 +25,15 @@ use crate::error::Error;
 use crate::unit::{Answer, Row, Statement, Unit};
 
 use dialect::{Dialect, Now};
-use run::Failure;
-pub use tls::{InvalidUrl, check_url};
+use run::UnitFailure;
+pub use tls::{InvalidPostgresUrl, check_url};
 
-/// How often a unit that lost a deadlock is run again.
+/// Bounds how often a unit runs that loses deadlocks.
 const ATTEMPTS_MAX: usize = 20;
-/// How many rows share a backend's books. A writer holds one until its commit is on disk, so there are several for each
+/// Number of quota rows of a backend. A writer locks one until its commit is on disk, so there are several for each
 /// connection: with as many stripes as connections, writers mostly waited for each other.
 const STRIPES: u32 = 128;
-/// What every session sets, so that a frozen instance holds nobody up.
+/// Session settings, so that an instance that hangs does not block others.
 const SESSION: &str = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=10s";
 
 /// How to reach a PostgreSQL catalog.
@@ -41,20 +41,20 @@ const SESSION: &str = "-c idle_in_transaction_session_timeout=10s -c lock_timeou
 pub struct PostgresOptions {
     /// `postgres://user:password@host/database?sslmode=verify-full&sslrootcert=FILE`; see [`check_url`].
     pub url: String,
-    /// The most connections at once.
+    /// Size of the pool.
     pub connections: usize,
-    /// How long a unit waits for one of them.
+    /// How long a unit or a query waits for a connection.
     pub wait_max: Duration,
-    /// The schema that holds the tables, where it is not the user's default.
+    /// The schema that holds the tables; `None` uses the `search_path` of the user.
     pub schema: Option<String>,
-    /// A clock in place of the database's, for tests that move it.
+    /// Replaces the database's clock, for tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
 /// An open PostgreSQL catalog.
 pub struct Postgres {
     pool: Pool,
-    /// Where it is, for messages.
+    /// Host and database, for messages.
     place: String,
     dialect: Dialect,
     clock: Option<Arc<dyn Clock>>,
@@ -65,7 +65,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Connects and brings the schema up to date; safe when several instances do so at once.
+    /// Connects and migrates the schema. Several instances may do so concurrently.
     pub async fn open(options: &PostgresOptions) -> Result<Self, Error> {
         let (pool, place) = (pool(options)?, reason::place(&options.url));
         let mut client = pool.get().await.map_err(|error| reason::no_connection(&place, &error))?;
@@ -78,7 +78,7 @@ impl Postgres {
         Ok(Self { pool, place, dialect, clock, units, commits, rows_read, condition: Condition::default() })
     }
 
-    /// Connects, asks for an answer and changes nothing.
+    /// Connects and runs `SELECT 1`; does not migrate.
     pub async fn try_connection(options: &PostgresOptions) -> Result<(), Error> {
         let (pool, place) = (pool(options)?, reason::place(&options.url));
         let client = pool.get().await.map_err(|error| reason::no_connection(&place, &error))?;
@@ -86,7 +86,7 @@ impl Postgres {
         answered.map_err(|error| Error::Away(format!("{place}: {}", reason::chain(&error))))
     }
 
-    /// What a bound clock shows; nothing reads it otherwise.
+    /// The time of the clock that replaces the database's; not used if there is none.
     fn now(&self) -> Timestamp {
         self.clock.as_ref().map_or(Timestamp::from_millis(0), |clock| clock.now())
     }
@@ -111,7 +111,7 @@ fn pool(options: &PostgresOptions) -> Result<Pool, Error> {
         .map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// A server without data checksums serves damaged pages as if they were sound.
+/// A server without data checksums returns damaged pages without an error.
 async fn warn_without_checksums(client: &Object, place: &str) {
     if let Ok(row) = client.query_one("SHOW data_checksums", &[]).await
         && row.try_get::<_, &str>(0).is_ok_and(|state| state == "off")
@@ -130,8 +130,8 @@ impl Driver for Postgres {
                     self.commits.fetch_add(1, Ordering::Relaxed);
                     return Ok(answers);
                 }
-                Err(Failure::RunAgain(why)) => tracing::debug!(unit = unit.name, why, "unit is run again"),
-                Err(Failure::Final(error)) => return Err(error),
+                Err(UnitFailure::RunAgain(why)) => tracing::debug!(unit = unit.name, why, "retrying unit"),
+                Err(UnitFailure::Final(error)) => return Err(error),
             }
         }
         Err(Error::Away(format!("{} lost {ATTEMPTS_MAX} deadlocks", unit.name)))

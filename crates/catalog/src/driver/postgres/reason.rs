@@ -1,4 +1,4 @@
-//! Messages about a PostgreSQL server that does not answer: where it is, which database, and the reason.
+//! Messages about a PostgreSQL server that cannot be reached: host, database and the reason.
 
 use std::error::Error as StdError;
 use std::str::FromStr as _;
@@ -30,7 +30,7 @@ pub(super) fn place(url: &str) -> String {
     format!("PostgreSQL at {}, database {database}", hosts.join(","))
 }
 
-/// The error of a connection that could not be had.
+/// The error of a pool that returned no connection.
 pub(super) fn no_connection(place: &str, error: &PoolError) -> Error {
     let why = match error {
         PoolError::Backend(error) => chain(error),
@@ -39,7 +39,7 @@ pub(super) fn no_connection(place: &str, error: &PoolError) -> Error {
     Error::Away(format!("{place}: {why}"))
 }
 
-/// An error with all of its causes: the library's own text leaves them out.
+/// An error with all of its causes, which `Display` of the library leaves out.
 pub(super) fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,5 +1,6 @@
 //! One unit or one query on one connection.
 
+use std::sync::Arc;
 use std::task::Poll;
 
 use deadpool_postgres::Object;
@@ -12,29 +13,29 @@ use tokio_postgres::types::ToSql;
 use super::dialect::Dialect;
 use super::value;
 use crate::error::Error;
-use crate::unit::{Answer, Row, Statement, Unit, Value};
+use crate::unit::{Answer, Columns, Row, Statement, Unit, Value};
 
 /// Why a unit was not committed.
-pub(super) enum Failure {
-    /// The database chose this one to lose.
+pub(super) enum UnitFailure {
+    /// The unit lost a deadlock or a serialization conflict and can be retried.
     RunAgain(String),
-    /// Nothing that a second try would mend by itself.
+    /// A retry by the driver would not help.
     Final(Error),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for UnitFailure {
     fn from(error: Error) -> Self {
         Self::Final(error)
     }
 }
 
-/// A connection in the middle of a transaction. Dropped there, it is closed, not handed to the
-/// next one: whoever waits for its locks then waits no longer.
-struct Conversation(Option<Object>);
+/// A connection with an open transaction. If it is dropped before `end`, the connection is closed instead of returned
+/// to the pool, so that the server rolls back and releases its locks.
+struct OpenTransaction(Option<Object>);
 
-impl Conversation {
+impl OpenTransaction {
     fn client(&self) -> &Object {
-        self.0.as_ref().expect("taken only when the conversation ends")
+        self.0.as_ref().expect("only `end` takes it")
     }
 
     fn end(mut self) {
@@ -42,7 +43,7 @@ impl Conversation {
     }
 }
 
-impl Drop for Conversation {
+impl Drop for OpenTransaction {
     fn drop(&mut self) {
         if let Some(client) = self.0.take() {
             drop(Object::take(client));
@@ -50,15 +51,15 @@ impl Drop for Conversation {
     }
 }
 
-/// Runs a unit: everything in one round trip, COMMIT once the guards were read.
+/// Runs a unit: all statements in one round trip, then COMMIT if every guard holds.
 pub(super) async fn unit(
     client: Object,
     dialect: &Dialect,
     unit: &Unit,
     now: Timestamp,
-) -> Result<Vec<Answer>, Failure> {
-    let talk = Conversation(Some(client));
-    let client = talk.client();
+) -> Result<Vec<Answer>, UnitFailure> {
+    let transaction = OpenTransaction(Some(client));
+    let client = transaction.client();
     let mut prepared = Vec::with_capacity(unit.statements.len());
     for statement in &unit.statements {
         prepared.push(prepare(client, dialect, statement, now).await.map_err(|error| translate(&error))?);
@@ -70,19 +71,19 @@ pub(super) async fn unit(
     match judge(unit, answers) {
         Ok(answers) => {
             client.batch_execute("COMMIT").await.map_err(unknown)?;
-            talk.end();
+            transaction.end();
             Ok(answers)
         }
         Err(failure) => {
             client.batch_execute("ROLLBACK").await.map_err(|error| translate(&error))?;
-            talk.end();
+            transaction.end();
             Err(failure)
         }
     }
 }
 
-/// Runs futures side by side, always polled from the first to the last: statements are then sent
-/// in their order, all before the first answer is awaited.
+/// Runs futures concurrently and polls them from the first to the last, so that statements are sent in their order, all
+/// before the first answer arrives.
 async fn in_order<F: Future>(work: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<_> = work.map(|future| Box::pin(maybe_done(future))).collect();
     poll_fn(|context| {
@@ -94,8 +95,8 @@ async fn in_order<F: Future>(work: impl Iterator<Item = F>) -> Vec<F::Output> {
     running.iter_mut().map(|future| future.as_mut().take_output().expect("all are done")).collect()
 }
 
-/// The first statement that failed, or the first guard that did not hold.
-fn judge(unit: &Unit, answers: Vec<Result<Answer, tokio_postgres::Error>>) -> Result<Vec<Answer>, Failure> {
+/// Fails with the first statement that failed or the first guard that did not hold.
+fn judge(unit: &Unit, answers: Vec<Result<Answer, tokio_postgres::Error>>) -> Result<Vec<Answer>, UnitFailure> {
     let mut held = Vec::with_capacity(answers.len());
     for (statement, answer) in unit.statements.iter().zip(answers) {
         let answer = answer.map_err(|error| {
@@ -103,7 +104,7 @@ fn judge(unit: &Unit, answers: Vec<Result<Answer, tokio_postgres::Error>>) -> Re
             translate(&error)
         })?;
         if let Some(guard) = statement.guard.filter(|guard| guard.rows != answer.changed) {
-            return Err(Failure::Final(Error::Guard(guard.verdict)));
+            return Err(UnitFailure::Final(Error::Guard(guard.verdict)));
         }
         held.push(answer);
     }
@@ -121,7 +122,7 @@ pub(super) async fn query(
     Ok(execute(client, &prepared).await.map_err(away)?.rows)
 }
 
-/// What keeps a session from every index until its transaction ends.
+/// Disables every kind of index scan until the transaction ends.
 const WITHOUT_INDEXES: &str =
     "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off";
 
@@ -132,20 +133,21 @@ pub(super) async fn both_ways(
     queries: [&Statement; 2],
     now: Timestamp,
 ) -> Result<(Vec<Row>, Vec<Row>), Error> {
-    let talk = Conversation(Some(client));
-    let client = talk.client();
+    let transaction = OpenTransaction(Some(client));
+    let client = transaction.client();
     client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(away)?;
     let first = query(client, dialect, queries[0], now).await?;
     client.batch_execute(WITHOUT_INDEXES).await.map_err(away)?;
     let second = query(client, dialect, queries[1], now).await?;
     client.batch_execute("COMMIT").await.map_err(away)?;
-    talk.end();
+    transaction.end();
     Ok((first, second))
 }
 
-/// A statement that the server knows, and the values for it.
+/// A prepared statement with its parameters.
 struct Prepared<'a> {
     statement: tokio_postgres::Statement,
+    columns: Arc<Columns>,
     values: Vec<&'a Value>,
     clock: Option<Value>,
 }
@@ -160,7 +162,12 @@ async fn prepare<'a>(
     // Trailing parameters that the statement does not mention are left out.
     let values = statement.params.iter().take(translated.params).collect();
     let clock = translated.binds_clock.then_some(Value::Int(now.millis()));
-    Ok(Prepared { statement: client.prepare_cached(&translated.sql).await?, values, clock })
+    let prepared = client.prepare_cached(&translated.sql).await?;
+    let columns = translated.columns.get_or_init(|| {
+        let names = prepared.columns().iter().map(|column| column.name().to_owned()).collect();
+        Arc::new(Columns { sql: statement.sql, names })
+    });
+    Ok(Prepared { statement: prepared, columns: Arc::clone(columns), values, clock })
 }
 
 async fn execute(client: &Object, prepared: &Prepared<'_>) -> Result<Answer, tokio_postgres::Error> {
@@ -170,40 +177,40 @@ async fn execute(client: &Object, prepared: &Prepared<'_>) -> Result<Answer, tok
     let mut stream = std::pin::pin!(stream);
     let mut rows = Vec::new();
     while let Some(row) = stream.try_next().await? {
-        rows.push(value::row(&row)?);
+        rows.push(Row::new(Arc::clone(&prepared.columns), value::values(&row)?));
     }
     let changed = stream.rows_affected().map_or(rows.len(), |count| usize::try_from(count).unwrap_or(usize::MAX));
     Ok(Answer { rows, changed })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes a value")]
 fn away(error: tokio_postgres::Error) -> Error {
     match translate(&error) {
-        Failure::Final(error) => error,
-        Failure::RunAgain(why) => Error::Away(why),
+        UnitFailure::Final(error) => error,
+        UnitFailure::RunAgain(why) => Error::Away(why),
     }
 }
 
-/// An answer to COMMIT that did not come says nothing about whether it happened.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-fn unknown(error: tokio_postgres::Error) -> Failure {
+/// A COMMIT without an answer may have happened or not.
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes a value")]
+fn unknown(error: tokio_postgres::Error) -> UnitFailure {
     match error.as_db_error() {
         Some(_) => translate(&error),
-        None => Failure::Final(Error::Unknown(error.to_string())),
+        None => UnitFailure::Final(Error::Unknown(error.to_string())),
     }
 }
 
-fn translate(error: &tokio_postgres::Error) -> Failure {
+fn translate(error: &tokio_postgres::Error) -> UnitFailure {
     let why = describe(error);
-    let Some(code) = error.code() else { return Failure::Final(Error::Away(why)) };
+    let Some(code) = error.code() else { return UnitFailure::Final(Error::Away(why)) };
     let run_again = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
     let class = &code.code()[..2];
     if run_again.contains(code) {
-        Failure::RunAgain(why)
+        UnitFailure::RunAgain(why)
     } else if ["08", "53", "55", "57"].contains(&class) || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT {
-        Failure::Final(Error::Away(why))
+        UnitFailure::Final(Error::Away(why))
     } else {
-        Failure::Final(Error::Internal(why))
+        UnitFailure::Final(Error::Internal(why))
     }
 }
 

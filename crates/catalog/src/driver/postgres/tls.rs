@@ -1,5 +1,5 @@
-//! TLS to PostgreSQL, by the parameters `sslmode` and `sslrootcert` of the URL with the meanings of libpq. Without
-//! both of them connections are not encrypted.
+//! TLS to PostgreSQL, by the URL parameters `sslmode` and `sslrootcert`, which have their libpq meanings. Without both
+//! of them connections are not encrypted.
 
 use std::path::Path;
 use std::str::FromStr as _;
@@ -15,12 +15,12 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The value of `sslrootcert` that stands for the certificates of the operating system.
+/// Value of `sslrootcert` that selects the certificates of the operating system.
 const SYSTEM: &str = "system";
 
 /// Why a URL cannot be used; never holds the URL itself, which has a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidUrl {
+pub enum InvalidPostgresUrl {
     /// It cannot be parsed.
     #[error("is not a URL such as postgres://user:password@host/database")]
     Malformed,
@@ -32,30 +32,30 @@ pub enum InvalidUrl {
     RootCertificates(String),
 }
 
-/// How much of the server's certificate is checked.
+/// How much of the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Check {
+enum CertificateCheck {
     Nothing,
-    /// That it was issued by a trusted authority and has not expired.
+    /// A trusted authority issued it, and it has not expired.
     Issuer,
-    /// Also that it names the host.
+    /// Also, it names the host.
     IssuerAndName,
 }
 
 /// Checks a URL and reads its certificates, without connecting.
-pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
+pub fn check_url(url: &str) -> Result<(), InvalidPostgresUrl> {
     read_url(url).map(drop)
 }
 
 /// The connection settings of a URL, and the TLS settings to connect with.
-pub(crate) fn read_url(url: &str) -> Result<(Config, MakeRustlsConnect), InvalidUrl> {
+pub(crate) fn read_url(url: &str) -> Result<(Config, MakeRustlsConnect), InvalidPostgresUrl> {
     let (plain, mode, root_certificates) = without_tls_parameters(url);
-    let mut config = Config::from_str(&plain).map_err(|_| InvalidUrl::Malformed)?;
+    let mut config = Config::from_str(&plain).map_err(|_| InvalidPostgresUrl::Malformed)?;
     let (mode, check) = mode_of(mode.as_deref(), root_certificates.is_some())?;
     config.ssl_mode(mode);
     let roots = match check {
-        Check::Nothing => RootCertStore::empty(),
-        Check::Issuer | Check::IssuerAndName => roots(root_certificates.as_deref())?,
+        CertificateCheck::Nothing => RootCertStore::empty(),
+        CertificateCheck::Issuer | CertificateCheck::IssuerAndName => roots(root_certificates.as_deref())?,
     };
     Ok((config, MakeRustlsConnect::new(client_config(check, roots)?)))
 }
@@ -79,24 +79,24 @@ fn decoded(value: &str) -> String {
     percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
 }
 
-fn mode_of(mode: Option<&str>, has_roots: bool) -> Result<(SslMode, Check), InvalidUrl> {
+fn mode_of(mode: Option<&str>, has_roots: bool) -> Result<(SslMode, CertificateCheck), InvalidPostgresUrl> {
     match mode {
-        None if has_roots => Ok((SslMode::Require, Check::IssuerAndName)),
-        None | Some("disable") => Ok((SslMode::Disable, Check::Nothing)),
-        Some("prefer") => Ok((SslMode::Prefer, Check::Nothing)),
-        // libpq checks the issuer as soon as it is given one to check.
-        Some("require") if !has_roots => Ok((SslMode::Require, Check::Nothing)),
-        Some("require" | "verify-ca") => Ok((SslMode::Require, Check::Issuer)),
-        Some("verify-full") => Ok((SslMode::Require, Check::IssuerAndName)),
-        Some(other) => Err(InvalidUrl::Mode(other.to_owned())),
+        None if has_roots => Ok((SslMode::Require, CertificateCheck::IssuerAndName)),
+        None | Some("disable") => Ok((SslMode::Disable, CertificateCheck::Nothing)),
+        Some("prefer") => Ok((SslMode::Prefer, CertificateCheck::Nothing)),
+        // With root certificates, libpq verifies the issuer also for `require`.
+        Some("require") if !has_roots => Ok((SslMode::Require, CertificateCheck::Nothing)),
+        Some("require" | "verify-ca") => Ok((SslMode::Require, CertificateCheck::Issuer)),
+        Some("verify-full") => Ok((SslMode::Require, CertificateCheck::IssuerAndName)),
+        Some(other) => Err(InvalidPostgresUrl::Mode(other.to_owned())),
     }
 }
 
-fn roots(file: Option<&str>) -> Result<RootCertStore, InvalidUrl> {
+fn roots(file: Option<&str>) -> Result<RootCertStore, InvalidPostgresUrl> {
     let mut roots = RootCertStore::empty();
     match file.filter(|file| *file != SYSTEM) {
         Some(file) => {
-            let failed = |why: String| InvalidUrl::RootCertificates(format!("{file}: {why}"));
+            let failed = |why: String| InvalidPostgresUrl::RootCertificates(format!("{file}: {why}"));
             let certificates =
                 CertificateDer::pem_file_iter(Path::new(file)).map_err(|error| failed(error.to_string()))?;
             for certificate in certificates {
@@ -110,36 +110,36 @@ fn roots(file: Option<&str>) -> Result<RootCertStore, InvalidUrl> {
     }
     if roots.is_empty() {
         let place = file.unwrap_or(SYSTEM);
-        return Err(InvalidUrl::RootCertificates(format!("{place}: there is no certificate in it")));
+        return Err(InvalidPostgresUrl::RootCertificates(format!("{place}: contains no certificate")));
     }
     Ok(roots)
 }
 
-fn client_config(check: Check, roots: RootCertStore) -> Result<ClientConfig, InvalidUrl> {
+fn client_config(check: CertificateCheck, roots: RootCertStore) -> Result<ClientConfig, InvalidPostgresUrl> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let failed = |why: String| InvalidUrl::RootCertificates(why);
+    let failed = |why: String| InvalidPostgresUrl::RootCertificates(why);
     let inner = match check {
-        Check::Nothing => None,
-        Check::Issuer | Check::IssuerAndName => {
+        CertificateCheck::Nothing => None,
+        CertificateCheck::Issuer | CertificateCheck::IssuerAndName => {
             let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
             Some(builder.build().map_err(|error| failed(error.to_string()))?)
         }
     };
-    let verifier = Verifier { check, inner, provider: Arc::clone(&provider) };
+    let verifier = PostgresCertVerifier { check, inner, provider: Arc::clone(&provider) };
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| failed(error.to_string()))?;
     Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
-/// Checks as much as the mode asks for. Signatures of the handshake are always verified.
+/// Verifies what the mode requires. Signatures of the handshake are always verified.
 #[derive(Debug)]
-struct Verifier {
-    check: Check,
+struct PostgresCertVerifier {
+    check: CertificateCheck,
     inner: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for PostgresCertVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -151,10 +151,10 @@ impl ServerCertVerifier for Verifier {
         let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
         let verified = inner.verify_server_cert(certificate, intermediates, name, ocsp, now);
         match verified {
-            // The name is checked last: with this error everything else holds.
+            // The name is checked last: this error means that everything else is valid.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if self.check == Check::Issuer => Ok(ServerCertVerified::assertion()),
+            )) if self.check == CertificateCheck::Issuer => Ok(ServerCertVerified::assertion()),
             verified => verified,
         }
     }
@@ -186,24 +186,24 @@ impl ServerCertVerifier for Verifier {
 
 #[cfg(test)]
 mod tests {
-    use super::{Check, InvalidUrl, check_url, mode_of, read_url, without_tls_parameters};
+    use super::{CertificateCheck, InvalidPostgresUrl, check_url, mode_of, read_url, without_tls_parameters};
     use tokio_postgres::config::SslMode;
 
     #[test]
     fn modes_check_what_libpq_checks() {
         for (mode, has_roots, expected) in [
-            (None, false, (SslMode::Disable, Check::Nothing)),
-            (None, true, (SslMode::Require, Check::IssuerAndName)),
-            (Some("disable"), true, (SslMode::Disable, Check::Nothing)),
-            (Some("prefer"), false, (SslMode::Prefer, Check::Nothing)),
-            (Some("require"), false, (SslMode::Require, Check::Nothing)),
-            (Some("require"), true, (SslMode::Require, Check::Issuer)),
-            (Some("verify-ca"), true, (SslMode::Require, Check::Issuer)),
-            (Some("verify-full"), false, (SslMode::Require, Check::IssuerAndName)),
+            (None, false, (SslMode::Disable, CertificateCheck::Nothing)),
+            (None, true, (SslMode::Require, CertificateCheck::IssuerAndName)),
+            (Some("disable"), true, (SslMode::Disable, CertificateCheck::Nothing)),
+            (Some("prefer"), false, (SslMode::Prefer, CertificateCheck::Nothing)),
+            (Some("require"), false, (SslMode::Require, CertificateCheck::Nothing)),
+            (Some("require"), true, (SslMode::Require, CertificateCheck::Issuer)),
+            (Some("verify-ca"), true, (SslMode::Require, CertificateCheck::Issuer)),
+            (Some("verify-full"), false, (SslMode::Require, CertificateCheck::IssuerAndName)),
         ] {
             assert_eq!(mode_of(mode, has_roots), Ok(expected), "{mode:?} {has_roots}");
         }
-        assert_eq!(mode_of(Some("always"), false), Err(InvalidUrl::Mode("always".into())));
+        assert_eq!(mode_of(Some("always"), false), Err(InvalidPostgresUrl::Mode("always".into())));
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         let missing = check_url("postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/nowhere/ca.pem").unwrap_err();
         assert!(missing.to_string().starts_with("sslrootcert: /nowhere/ca.pem: "), "{missing}");
         let empty = check_url("postgres://u:secret@h/d?sslrootcert=/dev/null").unwrap_err();
-        assert!(empty.to_string().contains("no certificate"), "{empty}");
+        assert!(empty.to_string().contains("contains no certificate"), "{empty}");
         let malformed = check_url("postgres://u:secret@h:port/d").unwrap_err();
         assert!(!malformed.to_string().contains("secret"), "{malformed}");
         assert_eq!(read_url("postgres://u:p@h/d").unwrap().0.get_ssl_mode(), SslMode::Disable);

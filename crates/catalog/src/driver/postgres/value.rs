@@ -1,11 +1,11 @@
-//! Values on their way to and from PostgreSQL, by the type that the statement gives them.
+//! Conversion of values to and from PostgreSQL, by the types of the prepared statement.
 
 use std::error::Error as StdError;
 
 use bytes::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use crate::unit::{Row, Value};
+use crate::unit::Value;
 
 impl ToSql for Value {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
@@ -27,10 +27,9 @@ impl ToSql for Value {
     to_sql_checked!();
 }
 
-/// A row as the catalog reads it. Columns are numbers or text; the schema and the statements see
-/// to that.
-pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
-    (0..row.len()).map(|column| value(row, column)).collect::<Result<_, _>>().map(Row)
+/// The values of a row. Every column that the catalog's statements select is a number or text.
+pub(super) fn values(row: &tokio_postgres::Row) -> Result<Vec<Value>, tokio_postgres::Error> {
+    (0..row.len()).map(|column| value(row, column)).collect()
 }
 
 fn value(row: &tokio_postgres::Row, column: usize) -> Result<Value, tokio_postgres::Error> {

@@ -1,8 +1,8 @@
-//! The generation of a database: a number that grows with every start, in the database and in a file beside it.
+//! The generation of a database: a number that increases with every start, in the database and in a file next to it.
 //!
-//! The file is written first, then the database. Where the file is further ahead than a crash between the two explains,
-//! an older database was put in place: it misses objects that were acknowledged. The file also notes a clean stop,
-//! after which no write-ahead log is left: one that lies there belongs to another database.
+//! The file is written first, then the database. If the file is more than one ahead, the database was replaced by an
+//! older one, which misses acknowledged objects. The file also records a clean stop, after which there is no
+//! write-ahead log. A log that exists then belongs to another database.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -12,31 +12,31 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
-use super::open::beside;
+use super::open::sibling;
 use super::statement::translate;
 use crate::condition::Condition;
 use crate::error::Error;
 
-/// What the file beside the database holds.
+/// Content of the generation file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Noted {
     generation: i64,
-    /// Whether the process that wrote it has stopped and left no log.
+    /// True if the process that wrote it has stopped and left no log.
     clean: bool,
 }
 
 fn file(database: &Path) -> PathBuf {
-    beside(database, ".generation")
+    sibling(database, ".generation")
 }
 
-/// What is noted; nothing, where there is no file or none that can be read.
+/// `None` if the file is missing or unreadable.
 fn noted(database: &Path) -> Option<Noted> {
     let text = std::fs::read(file(database)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 fn note(database: &Path, noted: Noted) -> std::io::Result<()> {
-    let (path, draft) = (file(database), beside(database, ".generation.tmp"));
+    let (path, draft) = (file(database), sibling(database, ".generation.tmp"));
     let mut open = OpenOptions::new();
     let mut written = open.create(true).write(true).truncate(true).mode(0o600).open(&draft)?;
     written.write_all(&serde_json::to_vec(&noted)?)?;
@@ -45,7 +45,7 @@ fn note(database: &Path, noted: Noted) -> std::io::Result<()> {
     sync_folder(database)
 }
 
-/// Makes the names in the folder of the database durable.
+/// Syncs the folder of the database, which makes created and renamed files durable.
 pub(super) fn sync_folder(database: &Path) -> std::io::Result<()> {
     match database.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(folder) => File::open(folder)?.sync_all(),
@@ -53,29 +53,30 @@ pub(super) fn sync_folder(database: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Notes that the last stop is no longer the last event: from now on there may be a log, which belongs to the database.
+/// Withdraws the note of a clean stop: from now on there may be a log that belongs to the database.
 pub(super) fn begin_unclean(database: &Path) -> Result<(), Error> {
     let Some(last) = noted(database).filter(|noted| noted.clean) else { return Ok(()) };
     let away = |error: std::io::Error| Error::Away(format!("{}: {error}", file(database).display()));
     note(database, Noted { clean: false, ..last }).map_err(away)
 }
 
-/// Refuses a log that cannot belong to the database: nothing may read it, since SQLite applies whatever lies there.
+/// Refuses a log that cannot belong to the database. Call it before the database is opened, since SQLite applies any
+/// log that it finds.
 pub(super) fn refuse_foreign_log(database: &Path) -> Result<(), Error> {
-    let log = beside(database, "-wal");
+    let log = sibling(database, "-wal");
     let left = std::fs::metadata(&log).is_ok_and(|found| found.len() > 0);
     if !left || !noted(database).is_some_and(|noted| noted.clean) {
         return Ok(());
     }
     Err(Error::Corrupt(format!(
-        "{} was closed cleanly and had no log, yet {} is there: it belongs to another copy of the database. \
-         Restore a whole copy with `s3o catalog restore`, or move the log away",
+        "{} was closed cleanly and had no log, but {} exists: it belongs to another copy of the database. \
+         Restore a complete copy with `s3o catalog restore`, or move the log away",
         database.display(),
         log.display()
     )))
 }
 
-/// The generation that a database says it has.
+/// The generation stored in a database.
 pub(super) fn of(connection: &Connection) -> Result<i64, Error> {
     connection.query_row("SELECT generation FROM generation", [], |row| row.get(0)).map_err(translate)
 }
@@ -90,8 +91,8 @@ pub(super) fn begin(database: &Path, connection: &Connection, condition: &Condit
     match noted(database) {
         Some(noted) if noted.generation > kept.saturating_add(1) => {
             condition.damage(&format!(
-                "this is an older database: it is of generation {kept}, and generation {} was served; restore the newest \
-                 one, or accept this one with `s3o catalog restore {}`",
+                "the database is older than the one that was served last: it has generation {kept}, generation {} was \
+                 served; restore the newest one, or accept this one with `s3o catalog restore {}`",
                 noted.generation,
                 database.display()
             ));
@@ -113,13 +114,13 @@ pub(super) fn advance(database: &Path, connection: &Connection, generation: i64)
     set(connection, generation)
 }
 
-/// The generation that a restored database gets: newer than any that was served from there.
+/// Sets the generation of a restored database to one that is newer than any generation served at this path.
 pub(super) fn after_restore(database: &Path, connection: &Connection) -> Result<(), Error> {
     let served = noted(database).map_or(0, |noted| noted.generation);
     advance(database, connection, of(connection)?.max(served).saturating_add(1))
 }
 
-/// Notes a clean stop when it is dropped, behind the last connection.
+/// Records a clean stop when it is dropped, which must be after the last connection was closed.
 pub(super) struct CleanStop {
     pub database: PathBuf,
     pub condition: Condition,
@@ -127,7 +128,7 @@ pub(super) struct CleanStop {
 
 impl Drop for CleanStop {
     fn drop(&mut self) {
-        let left = std::fs::metadata(beside(&self.database, "-wal")).is_ok_and(|found| found.len() > 0);
+        let left = std::fs::metadata(sibling(&self.database, "-wal")).is_ok_and(|found| found.len() > 0);
         let Some(last) = noted(&self.database).filter(|_| !left && !self.condition.is_damaged()) else { return };
         if let Err(error) = note(&self.database, Noted { clean: true, ..last }) {
             tracing::warn!(%error, "clean shutdown of the catalog not recorded");

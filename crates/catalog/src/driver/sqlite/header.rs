@@ -1,18 +1,18 @@
-//! The header of a database file, read without opening it as a database: no lock, no log, no change.
+//! The header of a database file, read as a plain file: without a lock, without its log, without a change.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::open::{APPLICATION_ID, beside};
+use super::open::{APPLICATION_ID, sibling};
 use crate::error::Error;
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
-/// Where the header keeps the application's number, in four bytes.
+/// Offset of the four bytes with the `application_id`.
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: usize = 100;
 
-/// Checks that a file looks like a catalog of ours. It may be in use; nothing is changed.
+/// Checks that the header of a file is that of a catalog. The file may be in use.
 pub fn check_sqlite(path: &Path) -> Result<(), Error> {
     let mut header = [0; HEADER_BYTES];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
@@ -24,9 +24,9 @@ pub fn check_sqlite(path: &Path) -> Result<(), Error> {
     number.copy_from_slice(&header[APPLICATION_ID_AT..APPLICATION_ID_AT + 4]);
     match i64::from(u32::from_be_bytes(number)) {
         APPLICATION_ID => Ok(()),
-        // The first start has not folded its log into the file yet; the number is in the log.
-        0 if std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0) => Ok(()),
-        other => Err(Error::Corrupt(format!("the database is not a catalog of s3o: its application id is {other:#x}"))),
+        // The first start has not checkpointed its log yet; the number is in the log.
+        0 if std::fs::metadata(sibling(path, "-wal")).is_ok_and(|log| log.len() > 0) => Ok(()),
+        other => Err(Error::Corrupt(format!("the database is not a catalog of s3o: its application_id is {other:#x}"))),
     }
 }
 
@@ -41,8 +41,8 @@ mod tests {
         let path = folder.path().join("catalog.db");
         let connection = Connection::open(&path).expect("a database");
         connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (c)").expect("a table in the log");
-        check_sqlite(&path).expect("the log may say whose it is");
+        check_sqlite(&path).expect("the application_id may be in the log");
         drop(connection);
-        check_sqlite(&path).expect_err("without a log the file says that it is another program's");
+        check_sqlite(&path).expect_err("without a log the file belongs to another program");
     }
 }

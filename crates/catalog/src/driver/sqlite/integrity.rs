@@ -1,5 +1,5 @@
-//! The integrity check of SQLite: how the pages hang together in one quick pass, then what they hold, table by table. Each
-//! table has a snapshot of its own, so that the log of the others can be folded into the database meanwhile.
+//! The integrity check of SQLite: one quick pass over the page structure, then the content table by table. Each table
+//! has a snapshot of its own, so that checkpoints can go on meanwhile.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use super::open::connect;
 use super::statement::translate;
 use crate::error::Error;
 
-/// How many faults are reported at most.
 const FAULTS_MAX: usize = 5;
 
-/// What is wrong; nothing, in a database that is whole.
+/// Faults of a database, at most [`FAULTS_MAX`].
 pub(super) fn check(path: &Path) -> Result<Vec<String>, Error> {
     let connection = connect(path)?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192;").map_err(translate)?;
-    // Only the whole shows pages that two tables share, that none uses, or that are taken for free.
-    let mut faults = ask(&connection, "quick_check", &FAULTS_MAX.to_string(), "database")?;
+    // Only a check of the whole database finds pages that two tables share, that no table uses, or that are wrongly
+    // free.
+    let mut faults = run_pragma(&connection, "quick_check", &FAULTS_MAX.to_string(), "database")?;
     for table in tables(&connection)? {
         for pragma in ["integrity_check", "foreign_key_check"] {
-            faults.extend(ask(&connection, pragma, &format!("'{table}'"), &table)?);
+            faults.extend(run_pragma(&connection, pragma, &format!("'{table}'"), &table)?);
         }
         if faults.len() >= FAULTS_MAX {
             break;
@@ -31,8 +31,8 @@ pub(super) fn check(path: &Path) -> Result<Vec<String>, Error> {
     Ok(faults)
 }
 
-/// Indexes that have not as many entries as there are rows. SQLite's own check does not count the entries of partial
-/// indexes, and it does not see every page that cannot be read.
+/// Indexes whose number of entries differs from the number of rows. SQLite's own check does not count the entries of
+/// partial indexes, and it does not find every unreadable page.
 fn miscounted(connection: &Connection) -> Result<Vec<String>, Error> {
     let sql = "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
     let mut statement = connection.prepare(sql).map_err(translate)?;
@@ -46,7 +46,7 @@ fn miscounted(connection: &Connection) -> Result<Vec<String>, Error> {
         let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
         let condition = sql.split_once(") WHERE ").map_or("1", |(_, condition)| condition);
         let entries = count(&format!("{table} INDEXED BY {index} WHERE {condition}"))?;
-        // In this form the condition does not prove that a partial index has every row, so SQLite cannot use it.
+        // In a CASE, the condition does not prove that the partial index is complete, so SQLite does not use it.
         let rows = count(&format!("{table} WHERE CASE WHEN {condition} THEN 1 ELSE 0 END = 1"))?;
         if entries != rows {
             faults.push(format!("{table}: index {index} has {entries} entries for {rows} rows"));
@@ -63,12 +63,12 @@ fn tables(connection: &Connection) -> Result<Vec<String>, Error> {
     names.collect::<Result<_, _>>().map_err(translate)
 }
 
-fn ask(connection: &Connection, pragma: &str, of: &str, name: &str) -> Result<Vec<String>, Error> {
-    let mut statement = connection.prepare(&format!("PRAGMA {pragma}({of})")).map_err(translate)?;
+fn run_pragma(connection: &Connection, pragma: &str, argument: &str, name: &str) -> Result<Vec<String>, Error> {
+    let mut statement = connection.prepare(&format!("PRAGMA {pragma}({argument})")).map_err(translate)?;
     let answers = statement.query_map([], |row| match row.get_ref(0)?.as_str() {
         Ok("ok") => Ok(None),
         Ok(text) if pragma != "foreign_key_check" => Ok(Some(format!("{name}: {text}"))),
-        Ok(_) | Err(_) => Ok(Some(format!("{name}: a row refers to one that is not there"))),
+        Ok(_) | Err(_) => Ok(Some(format!("{name}: a row refers to a missing row"))),
     });
     let faults: Vec<Option<String>> =
         answers.map_err(translate)?.take(FAULTS_MAX + 1).collect::<Result<_, _>>().map_err(translate)?;

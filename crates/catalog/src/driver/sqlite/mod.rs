@@ -1,17 +1,17 @@
 //! The SQLite driver: one writer with group commit, a pool of readers, one process per file.
 //!
-//! Units that wait are committed together: one transaction, a savepoint each, one fsync. The next
-//! group forms while the last one is in flight. Nothing is acknowledged before its COMMIT.
+//! Waiting units are committed together: one transaction, one savepoint per unit, one fsync. The next group forms while
+//! the last one is committed. No unit is acknowledged before its COMMIT.
 
 pub(crate) mod copies;
-#[cfg(test)]
-pub(crate) mod facts;
 mod generation;
 mod header;
 mod integrity;
 mod open;
 mod readers;
 mod statement;
+#[cfg(test)]
+pub(crate) mod tests;
 mod writer;
 
 use std::path::PathBuf;
@@ -32,23 +32,23 @@ use generation::CleanStop;
 use readers::Readers;
 use writer::Writer;
 
-/// Where work is done.
+/// On which thread statements run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Writes on a thread of their own, grouped.
+    /// Units run in groups on a writer thread, scans on the blocking pool.
     Threaded,
-    /// Everything on the caller, one unit a transaction: deterministic, for simulation.
+    /// Everything runs on the caller's thread, one transaction per unit: deterministic, for simulation.
     Inline,
 }
 
 /// How to open a catalog.
 #[derive(Clone)]
 pub struct SqliteOptions {
-    /// The database file.
+    /// The database file; created if it does not exist.
     pub path: PathBuf,
-    /// Where work is done.
+    /// Production uses [`Mode::Threaded`].
     pub mode: Mode,
-    /// The clock that `:now` shows.
+    /// The time of `:now` in statements.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -66,14 +66,14 @@ pub struct Sqlite {
     mode: Mode,
     counters: Arc<Counters>,
     condition: Condition,
-    /// Behind everything that has the database open.
+    /// Dropped after the fields above, which have the database open.
     _stop: CleanStop,
-    /// Held for as long as the catalog is open, so that a second process is refused.
+    /// Keeps a second process from opening the catalog.
     _lock: std::fs::File,
 }
 
 impl Sqlite {
-    /// Opens or creates a catalog and brings its schema up to date.
+    /// Opens or creates a catalog and migrates its schema.
     pub fn open(options: &SqliteOptions) -> Result<Self, Error> {
         let opened = open::open(&options.path)?;
         let (counters, condition) = (Arc::new(Counters::default()), Condition::default());
@@ -85,8 +85,8 @@ impl Sqlite {
         Ok(Self { writer, readers, mode, counters, condition, _stop: stop, _lock: opened.lock })
     }
 
-    /// Does something that takes its time with the file beside everything else.
-    async fn beside<T: Send + 'static>(
+    /// Runs long work on the database file in the blocking pool.
+    async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&std::path::Path) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
@@ -104,8 +104,7 @@ impl Driver for Sqlite {
     }
 
     async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {
-        // A lookup takes microseconds and never waits for a lock; a loop of them must still let
-        // other tasks run.
+        // A lookup takes microseconds and never waits for a lock; a loop of lookups must still let other tasks run.
         tokio::task::coop::consume_budget().await;
         let rows = self.readers.query(&query)?;
         self.counters.rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
@@ -136,12 +135,12 @@ impl Driver for Sqlite {
     }
 
     async fn check_integrity(&self) -> Result<Vec<String>, Error> {
-        self.beside(integrity::check).await
+        self.blocking(integrity::check).await
     }
 
     async fn backup(&self, to: &std::path::Path) -> Result<u64, Error> {
         let to = to.to_owned();
-        self.beside(move |database| copies::backup(database, &to)).await
+        self.blocking(move |database| copies::backup(database, &to)).await
     }
 
     fn condition(&self) -> Condition {

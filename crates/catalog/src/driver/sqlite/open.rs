@@ -1,5 +1,5 @@
-//! Opening a database file: one process, durable settings, a schema we know. A file that is not
-//! ours, damaged, or newer than this program is refused and never written to.
+//! Opens a database file for one process, with durable settings and a migrated schema. A file of another program, a
+//! damaged file and a schema newer than this program are refused and not written to.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -14,11 +14,11 @@ use super::statement::translate;
 use crate::error::Error;
 use crate::migrations;
 
-/// "s3o" and a version of the file's layout; marks a database as ours.
+/// SQLite's `application_id` of a catalog: "s3o" and a version of the file's layout.
 pub(super) const APPLICATION_ID: i64 = 0x7333_6F01;
 
-/// An opened database.
-pub(super) struct Opened {
+/// The writing connection and the lock that keeps other processes out.
+pub(super) struct OpenDatabase {
     pub writer: Connection,
     pub lock: File,
 }
@@ -27,35 +27,35 @@ pub(super) struct Opened {
 pub(super) fn connect(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_CREATE;
     let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
-    // Without it a cached statement is compiled anew whenever a value is bound that could change
-    // its plan: a quarter of the cost of a lookup, and our plans do not depend on values.
+    // Without this, SQLite compiles a cached statement again when a bound value could change its plan. That is a
+    // quarter of the cost of a lookup, and the plans of these statements do not depend on values.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(translate)?;
     Ok(connection)
 }
 
-pub(super) fn open(path: &Path) -> Result<Opened, Error> {
+pub(super) fn open(path: &Path) -> Result<OpenDatabase, Error> {
     let lock = lock_file(path)?;
     generation::refuse_foreign_log(path)?;
     let mut writer = connect(path)?;
-    // Closing folds a log that a crash left into the file; what is refused must keep both.
-    let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    // Closing a connection checkpoints the log that a crash left. A refused database must keep its log.
+    let has_log = std::fs::metadata(sibling(path, "-wal")).is_ok_and(|log| log.len() > 0);
     keep_log(&writer, has_log)?;
     check_ours(&writer)?;
     keep_log(&writer, false)?;
-    // A migration writes a log; a crash in the middle must not leave it beside the note of a clean stop.
+    // A migration writes a log. A crash during it must not leave that log with the note of a clean stop.
     generation::begin_unclean(path)?;
     prepare(&mut writer)?;
-    Ok(Opened { writer, lock })
+    Ok(OpenDatabase { writer, lock })
 }
 
-/// Sets what a writing connection needs and brings the schema up to date.
+/// Configures a writing connection and migrates the schema.
 pub(super) fn prepare(connection: &mut Connection) -> Result<(), Error> {
     configure(connection)?;
     migrate(connection)
 }
 
-/// The file next to the database whose name ends so.
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+/// The path of the database with `ending` appended to the file name.
+pub(super) fn sibling(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
@@ -65,13 +65,11 @@ fn keep_log(connection: &Connection, keep: bool) -> Result<(), Error> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop).map_err(translate)
 }
 
-/// SQLite would let a second process in; two writers with separate group commits and separate
-/// workers would be correct for the database and wrong for us. The lock is on the database itself,
-/// so that no other name for it leads around the lock; SQLite's own locks are of another kind and
-/// do not meet it.
+/// Locks the database file, because s3o must run in one process although SQLite allows several. The lock is on the
+/// file itself, so that another path to the same file finds it. It is an flock, which SQLite's own locks do not touch.
 pub(super) fn lock_file(path: &Path) -> Result<File, Error> {
     let describe = |error: &dyn std::fmt::Display| Error::Away(format!("{}: {error}", path.display()));
-    // SQLite gives the files beside the database the mode of the database.
+    // SQLite creates its other files with the mode of the database file.
     let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
     let file = opened.map_err(|e| describe(&e))?;
     match file.try_lock() {
@@ -81,7 +79,7 @@ pub(super) fn lock_file(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// Reads only: what is not ours stays as it is.
+/// Refuses a database of another program or of a newer version, without writing to it.
 pub(super) fn check_ours(connection: &Connection) -> Result<(), Error> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(translate);
     if number("SELECT count(*) FROM sqlite_schema")? == 0 {
@@ -95,7 +93,7 @@ pub(super) fn check_ours(connection: &Connection) -> Result<(), Error> {
     if found > known { Err(Error::Newer { found, known }) } else { quick_check(connection) }
 }
 
-/// Cheap enough at start for any size: it reads the root pages, not the tables.
+/// Reads root pages, not tables: fast at any size.
 fn quick_check(connection: &Connection) -> Result<(), Error> {
     connection.query_row("SELECT count(*) FROM backends", [], |row| row.get::<_, i64>(0)).map_err(translate)?;
     Ok(())

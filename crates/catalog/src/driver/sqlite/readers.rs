@@ -1,4 +1,4 @@
-//! Reader connections: as many as are used at once, kept for the next reader.
+//! Reader connections. The pool grows to the number of concurrent readers and keeps idle connections.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use rusqlite::Connection;
 use s3o_model::clock::Clock;
 
 use super::open::connect;
-use super::statement::{Dialect, judge, run, translate};
+use super::statement::{SqliteStatements, judge, run, translate};
 use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Row, Statement};
 
 struct Reader {
     connection: Connection,
-    dialect: Dialect,
+    statements: SqliteStatements,
 }
 
 pub(super) struct Readers {
@@ -32,15 +32,15 @@ impl Readers {
 
     pub(super) fn query(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
         let mut reader = self.take()?;
-        let answer = run(&reader.connection, &mut reader.dialect, statement, self.clock.now());
+        let answer = run(&reader.connection, &mut reader.statements, statement, self.clock.now());
         self.keep(reader);
         Ok(answer.map_err(|error| judge(&self.condition, error))?.rows)
     }
 
-    /// Two queries in one read transaction, so that both see the same snapshot.
+    /// Runs two queries in one read transaction, so that both see the same snapshot.
     pub(super) fn both(&self, first: &Statement, second: &Statement) -> Result<(Vec<Row>, Vec<Row>), Error> {
         let mut reader = self.take()?;
-        let mut one = |statement| run(&reader.connection, &mut reader.dialect, statement, self.clock.now());
+        let mut one = |statement| run(&reader.connection, &mut reader.statements, statement, self.clock.now());
         reader.connection.execute_batch("BEGIN").map_err(translate)?;
         let answers = one(first).and_then(|first| Ok((first.rows, one(second)?.rows)));
         reader.connection.execute_batch("COMMIT").map_err(translate)?;
@@ -48,7 +48,6 @@ impl Readers {
         answers.map_err(|error| judge(&self.condition, error))
     }
 
-    /// The file that they read.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -65,11 +64,11 @@ impl Readers {
     fn connect(&self) -> Result<Reader, Error> {
         let connection = connect(&self.path)?;
         connection.set_prepared_statement_cache_capacity(128);
-        // `query_only` instead of a read-only open: a read-only handle cannot recover the log of
-        // a process that died.
+        // `query_only` instead of a read-only open: a read-only connection cannot recover the log of a process that
+        // crashed.
         connection
             .execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192; PRAGMA mmap_size = 268435456;")
             .map_err(translate)?;
-        Ok(Reader { connection, dialect: Dialect::default() })
+        Ok(Reader { connection, statements: SqliteStatements::default() })
     }
 }

@@ -1,7 +1,8 @@
-//! One statement on one connection: the common dialect becomes SQLite's, values go in, rows come
-//! out, errors are translated.
+//! One statement on one connection: translates the common dialect to SQLite's, binds parameters, reads rows and
+//! translates errors.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, ToSql, ffi};
@@ -10,39 +11,41 @@ use s3o_model::clock::Timestamp;
 use crate::condition::Condition;
 use crate::driver::dialect::{params_of, respell};
 use crate::error::Error;
-use crate::unit::{Answer, Row, Statement, Value};
+use crate::unit::{Answer, Columns, Row, Statement, Value};
 
-/// Statements in SQLite's words, by their text in the common dialect.
+/// Translated statements of one connection, by their text in the common dialect.
 #[derive(Debug, Default)]
-pub(super) struct Dialect(HashMap<&'static str, Translated>);
+pub(super) struct SqliteStatements(HashMap<&'static str, SqliteStatement>);
 
-impl Dialect {
-    fn of(&mut self, sql: &'static str) -> &Translated {
+impl SqliteStatements {
+    fn of(&mut self, sql: &'static str) -> &mut SqliteStatement {
         self.0.entry(sql).or_insert_with(|| to_sqlite(sql))
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Translated {
+struct SqliteStatement {
     sql: String,
-    /// How many of the caller's parameters the statement mentions.
+    /// Number of the caller's parameters that the statement mentions.
     params: usize,
-    /// Where the clock goes.
+    /// Number of the parameter that takes the clock.
     clock: Option<usize>,
+    /// Set by the first run.
+    columns: Option<Arc<Columns>>,
 }
 
-/// `$1` becomes `?1` and `:now` a number behind the last one, since SQLite numbers named
-/// parameters by first appearance; locks are left to the single writer.
-fn to_sqlite(sql: &str) -> Translated {
+/// `$1` becomes `?1`. `:now` becomes the number after the last parameter, since SQLite numbers named parameters by
+/// first appearance. Lock marks are removed: there is one writer.
+fn to_sqlite(sql: &str) -> SqliteStatement {
     let params = params_of(sql);
     let clock = sql.contains(":now").then_some(params + 1);
     let mut out = sql.replace("/*lock*/", "").replace("/*share*/", "").replace("/*skip*/", "");
     for word in ["TEXTS", "NUMBERS"] {
         out = respell(&out, word, |list| format!("(SELECT value FROM json_each({list}))"));
     }
-    // Neither `NOT INDEXED` nor a plus sign keeps SQLite from a covering index; a column that no index holds does. Its
-    // type is asked for because a damaged row may hold anything, and must be counted all the same. What stands in a CASE
-    // says nothing of NULL, which would allow a partial index.
+    // Neither `NOT INDEXED` nor a plus sign keeps SQLite from a covering index; a column that no index holds does. The
+    // expression uses its type because a damaged row may hold any value and must still be counted. A CASE does not
+    // imply NOT NULL, which would allow a partial index.
     out = respell(&out, "UNINDEXED", |columns| {
         let (column, other) = columns.split_once(';').unwrap_or((columns, columns));
         format!("CASE WHEN typeof({}) <> '' THEN {column} END", other.trim())
@@ -50,7 +53,7 @@ fn to_sqlite(sql: &str) -> Translated {
     for number in 1..=params {
         out = out.replace(&format!("${number}"), &format!("?{number}"));
     }
-    Translated { sql: out.replace(":now", &format!("?{}", params + 1)), params, clock }
+    SqliteStatement { sql: out.replace(":now", &format!("?{}", params + 1)), params, clock, columns: None }
 }
 
 impl ToSql for Value {
@@ -63,14 +66,14 @@ impl ToSql for Value {
     }
 }
 
-/// Runs one statement to its end.
+/// Runs one statement to its end and reads all of its rows.
 pub(super) fn run(
     connection: &Connection,
-    dialect: &mut Dialect,
+    statements: &mut SqliteStatements,
     statement: &Statement,
     now: Timestamp,
 ) -> Result<Answer, rusqlite::Error> {
-    let translated = dialect.of(statement.sql);
+    let translated = statements.of(statement.sql);
     let mut prepared = connection.prepare_cached(&translated.sql)?;
     for (position, value) in statement.params.iter().take(translated.params).enumerate() {
         prepared.raw_bind_parameter(position + 1, value)?;
@@ -78,15 +81,18 @@ pub(super) fn run(
     if let Some(position) = translated.clock {
         prepared.raw_bind_parameter(position, now.millis())?;
     }
-    let columns = prepared.column_count();
-    if columns == 0 {
+    if prepared.column_count() == 0 {
         return Ok(Answer { rows: Vec::new(), changed: prepared.raw_execute()? });
     }
+    let columns = translated.columns.get_or_insert_with(|| {
+        let names = prepared.column_names().map(str::to_owned).collect();
+        Arc::new(Columns { sql: statement.sql, names })
+    });
     let mut rows = Vec::new();
     let mut cursor = prepared.raw_query();
     while let Some(row) = cursor.next()? {
-        let values = (0..columns).map(|column| row.get_ref(column).and_then(|v| owned(column, v)));
-        rows.push(Row(values.collect::<Result<_, _>>()?));
+        let values = (0..columns.names.len()).map(|column| row.get_ref(column).and_then(|v| owned(column, v)));
+        rows.push(Row::new(Arc::clone(columns), values.collect::<Result<_, _>>()?));
     }
     let changed = rows.len();
     Ok(Answer { rows, changed })
@@ -106,7 +112,7 @@ fn owned(column: usize, value: ValueRef<'_>) -> rusqlite::Result<Value> {
     }
 }
 
-/// Names a database error by what a caller can do, and notes where it says that the database is damaged.
+/// Translates an error, and marks the catalog as damaged if the error proves it.
 pub(super) fn judge(condition: &Condition, error: rusqlite::Error) -> Error {
     if is_damage(&error) {
         condition.damage(&error.to_string());
@@ -114,10 +120,10 @@ pub(super) fn judge(condition: &Condition, error: rusqlite::Error) -> Error {
     translate(error)
 }
 
-/// Whether an error means that the database cannot be read or written as it should. A full disk is none.
+/// True for errors that prove damage of the database file. A full disk is no damage.
 fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
-        // A value that no statement of ours can have written.
+        // No statement of this crate writes such a value.
         rusqlite::Error::Utf8Error(..) | rusqlite::Error::InvalidColumnType(..) => true,
         rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
             ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => true,
@@ -128,13 +134,13 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// Reading, reading less than there should be, writing, and syncing. A write for which the disk is full has a code of
-/// its own; what fails beside the database (shared memory, locks) leaves it whole.
+/// Failed reads, short reads, writes and syncs. A full disk has a code of its own, and failures of shared memory or
+/// locks do not damage the database.
 const DAMAGED_IO: [i32; 4] =
     [ffi::SQLITE_IOERR_READ, ffi::SQLITE_IOERR_SHORT_READ, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_FSYNC];
 
-/// Names a database error by what a caller can do.
-#[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` takes")]
+/// The catalog error for a database error, by what the caller can do about it.
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes a value")]
 pub(super) fn translate(error: rusqlite::Error) -> Error {
     let text = error.to_string();
     match error.sqlite_error_code() {
@@ -160,7 +166,7 @@ mod tests {
     use super::to_sqlite;
 
     #[test]
-    fn parameters_keep_their_numbers_whatever_comes_first() {
+    fn parameters_keep_their_numbers_in_any_order() {
         let translated = to_sqlite("SELECT :now, $2, $1, '$[0]' /*lock*/");
         assert_eq!(translated.sql, "SELECT ?3, ?2, ?1, '$[0]' ");
         assert_eq!((translated.params, translated.clock), (2, Some(3)));

@@ -1,8 +1,8 @@
-//! The one writer. Waiting units form a group: one transaction, a savepoint each, one COMMIT.
+//! The single writer. Waiting units form a group: one transaction, one savepoint per unit, one COMMIT.
 //!
-//! Some errors (a full disk, an interrupt) roll the whole transaction back. After any error the
-//! writer therefore asks whether the transaction still stands; if not, every unit of the group
-//! failed, and each is run again by itself, so that one bad unit does not fail its neighbours.
+//! Some errors (a full disk, an interrupt) roll the whole transaction back. After an error the writer therefore checks
+//! whether the transaction is still open. If it is not, it runs each unit of the group again in its own transaction, so
+//! that one failing unit does not fail the others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,25 +14,25 @@ use rusqlite::Connection;
 use s3o_model::clock::Clock;
 use tokio::sync::oneshot;
 
-use super::statement::{Dialect, judge, run};
+use super::statement::{SqliteStatements, judge, run};
 use super::{Counters, Mode, SqliteOptions};
 use crate::condition::Condition;
 use crate::error::Error;
 use crate::unit::{Answer, Unit};
 
-/// More than this and the first of a group waits too long for the last.
+/// Bounds how long the first unit of a group waits for the last.
 const GROUP_UNITS_MAX: usize = 256;
 
-type Outcome = Result<Vec<Answer>, Error>;
+type UnitResult = Result<Vec<Answer>, Error>;
 
 pub(super) struct Job {
     unit: Unit,
-    reply: oneshot::Sender<Outcome>,
+    reply: oneshot::Sender<UnitResult>,
 }
 
 pub(super) enum Writer {
     Threaded { jobs: Mutex<Option<Sender<Job>>>, thread: Option<JoinHandle<()>> },
-    Inline(Mutex<Session>),
+    Inline(Mutex<WriterSession>),
 }
 
 impl Writer {
@@ -43,7 +43,8 @@ impl Writer {
         condition: Condition,
     ) -> Result<Self, Error> {
         let clock = Arc::clone(&options.clock);
-        let session = Session { connection, clock, counters, condition, dialect: Dialect::default() };
+        let statements = SqliteStatements::default();
+        let session = WriterSession { connection, clock, counters, condition, statements };
         match options.mode {
             Mode::Inline => Ok(Self::Inline(Mutex::new(session))),
             Mode::Threaded => {
@@ -55,7 +56,7 @@ impl Writer {
         }
     }
 
-    pub(super) async fn run(&self, unit: Unit) -> Outcome {
+    pub(super) async fn run(&self, unit: Unit) -> UnitResult {
         match self {
             Self::Inline(session) => session.lock().alone(&unit),
             Self::Threaded { jobs, .. } => {
@@ -64,8 +65,8 @@ impl Writer {
                     Some(jobs) => jobs.send(Job { unit, reply }).is_ok(),
                     None => false,
                 };
-                let gone = || Error::Away("the catalog's writer has stopped".to_owned());
-                if sent { answer.await.unwrap_or_else(|_| Err(gone())) } else { Err(gone()) }
+                let stopped = || Error::Away("the catalog's writer has stopped".to_owned());
+                if sent { answer.await.unwrap_or_else(|_| Err(stopped())) } else { Err(stopped()) }
             }
         }
     }
@@ -74,24 +75,24 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if let Self::Threaded { jobs, thread } = self {
-            // Closing the inbox ends the thread once it has run what it was given.
+            // Closing the channel ends the thread after it has run the units that were sent.
             jobs.get_mut().take();
             if let Some(thread) = thread.take() {
-                thread.join().unwrap_or_else(|_| tracing::error!("the catalog's writer panicked"));
+                thread.join().unwrap_or_else(|_| tracing::error!("catalog writer panicked"));
             }
         }
     }
 }
 
-pub(super) struct Session {
+pub(super) struct WriterSession {
     connection: Connection,
     clock: Arc<dyn Clock>,
     counters: Arc<Counters>,
     condition: Condition,
-    dialect: Dialect,
+    statements: SqliteStatements,
 }
 
-impl Session {
+impl WriterSession {
     fn serve(mut self, inbox: &Receiver<Job>) {
         while let Ok(first) = inbox.recv() {
             let mut group = vec![first];
@@ -101,67 +102,67 @@ impl Session {
     }
 
     fn commit_group(&mut self, group: Vec<Job>) {
-        let outcomes = match group.as_slice() {
+        let results = match group.as_slice() {
             [only] => vec![self.alone(&only.unit)],
             many => self.together(many).unwrap_or_else(|()| many.iter().map(|job| self.alone(&job.unit)).collect()),
         };
-        for (job, outcome) in group.into_iter().zip(outcomes) {
-            // A caller that no longer waits has given up on the answer, not on the unit.
-            job.reply.send(outcome).unwrap_or_default();
+        for (job, result) in group.into_iter().zip(results) {
+            // The unit stays committed if its caller no longer waits for the answer.
+            job.reply.send(result).unwrap_or_default();
         }
     }
 
-    /// Runs a group in one transaction. `Err` means that nothing of it was committed.
-    fn together(&mut self, group: &[Job]) -> Result<Vec<Outcome>, ()> {
+    /// Runs a group in one transaction. `Err` means that nothing was committed.
+    fn together(&mut self, group: &[Job]) -> Result<Vec<UnitResult>, ()> {
         self.execute("BEGIN IMMEDIATE").map_err(drop)?;
-        let mut outcomes = Vec::with_capacity(group.len());
+        let mut results = Vec::with_capacity(group.len());
         for job in group {
-            let Ok(outcome) = self.within_savepoint(&job.unit) else {
+            let Ok(result) = self.within_savepoint(&job.unit) else {
                 self.roll_back();
                 return Err(());
             };
-            outcomes.push(outcome);
+            results.push(result);
         }
         if self.commit().is_err() {
             self.roll_back();
             return Err(());
         }
-        Ok(outcomes)
+        Ok(results)
     }
 
-    /// Runs one unit of a group. `Err` means that the group's transaction is gone, or that it may
-    /// hold a part of this unit: it must not be committed.
-    fn within_savepoint(&mut self, unit: &Unit) -> Result<Outcome, Error> {
+    /// Runs one unit of a group. `Err` means that the group must not be committed: its transaction was rolled back, or
+    /// it may hold a part of this unit.
+    fn within_savepoint(&mut self, unit: &Unit) -> Result<UnitResult, Error> {
         self.execute("SAVEPOINT unit")?;
-        let outcome = self.statements(unit);
-        match &outcome {
+        let result = self.statements(unit);
+        match &result {
             Ok(_) => {}
             Err(error) if self.connection.is_autocommit() => return Err(error.clone()),
             Err(_) => self.execute("ROLLBACK TO unit")?,
         }
-        self.execute("RELEASE unit").map(|()| outcome)
+        self.execute("RELEASE unit").map(|()| result)
     }
 
     /// Runs one unit in a transaction of its own.
-    fn alone(&mut self, unit: &Unit) -> Outcome {
+    fn alone(&mut self, unit: &Unit) -> UnitResult {
         self.execute("BEGIN IMMEDIATE")?;
-        let outcome = self.statements(unit).and_then(|answers| self.commit().map(|()| answers));
-        if outcome.is_err() {
+        let result = self.statements(unit).and_then(|answers| self.commit().map(|()| answers));
+        if result.is_err() {
             self.roll_back();
         }
-        outcome
+        result
     }
 
-    fn statements(&mut self, unit: &Unit) -> Outcome {
+    fn statements(&mut self, unit: &Unit) -> UnitResult {
         let now = self.clock.now();
         let mut answers = Vec::with_capacity(unit.statements.len());
         for statement in &unit.statements {
-            // Nobody else writes while this unit does.
+            // There is one writer, so row locks are not needed.
             if statement.only_locks {
                 answers.push(Answer::default());
                 continue;
             }
-            let answer = run(&self.connection, &mut self.dialect, statement, now).map_err(|error| {
+            let answer = run(&self.connection, &mut self.statements, statement, now).map_err(|error| {
                 tracing::debug!(unit = unit.name, sql = statement.sql, %error, "statement failed");
                 judge(&self.condition, error)
             })?;

@@ -1,28 +1,25 @@
-//! Settings of parts that are not built are refused with their path, and what must always run has no switch.
+//! Settings of parts that are not built are refused with their path, and no setting disables a required worker.
 
 use super::{DISK, parse};
 
 /// One setting of every part that is not built, with the path under which it is refused.
-const NOT_BUILT: [(&str, &str); 16] = [
+const NOT_BUILT: [(&str, &str); 13] = [
     ("replication: {factor: 2}", "replication"),
     ("rebalance: {enabled: true}", "rebalance"),
     ("reconcile: {enabled: true}", "reconcile"),
     ("sweep: {enabled: true}", "sweep"),
     ("integrity: {enabled: true}", "integrity"),
     ("usage_flush: {interval: 30s}", "usage_flush"),
-    ("circuit_breaker: {failure_threshold: 5}", "circuit_breaker"),
     ("notifications: {interval: 5s}", "notifications"),
     ("small_objects: {inline_max: 16KiB}", "small_objects"),
     ("server: {tls: {cert_file: a, key_file: b}}", "server.tls"),
     ("admin: {tls: {cert_file: a, key_file: b}}", "admin.tls"),
-    ("routing: {strategy: spread}", "routing.strategy"),
     ("buckets: [{name: photos, replication_factor: 2}]", "buckets[0].replication_factor"),
     ("buckets: [{name: photos, small_objects: true}]", "buckets[0].small_objects"),
     (
         "backends: [{name: a, kind: fs, root: /a, api_request_limit: 1, egress_byte_limit: 1, ingress_byte_limit: 1}]",
         "backends[0].api_request_limit",
     ),
-    ("backends: [{name: a, kind: fs, root: /a, max_object_size: 1GiB}]", "backends[0].max_object_size"),
 ];
 
 #[test]
@@ -37,7 +34,7 @@ fn settings_of_parts_that_are_not_built_are_refused_with_their_path() {
 }
 
 #[test]
-fn workers_that_keep_the_guarantees_cannot_be_switched_off() {
+fn required_workers_cannot_be_disabled() {
     for section in ["cleanup_queue", "expiry", "watchdog", "quota_audit", "stale_multipart", "identity", "lifecycle"] {
         let faults = parse(&format!("{DISK}{section}: {{enabled: false}}\n")).expect_err(section);
         assert_eq!(faults, format!("{section}.enabled: is not a known setting"));

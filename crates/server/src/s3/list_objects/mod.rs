@@ -18,8 +18,8 @@ use super::{checksums, times};
 const KEYS_MAX: i32 = 1000;
 
 /// How many entries a page has: what was asked for, within bounds.
-pub fn page_size(asked: Option<i32>, name: &str) -> Result<i32, Refusal> {
-    match asked.unwrap_or(KEYS_MAX) {
+pub fn page_size(requested: Option<i32>, name: &str) -> Result<i32, Refusal> {
+    match requested.unwrap_or(KEYS_MAX) {
         size if size < 0 => Err(Refusal::because("InvalidArgument", format!("Argument {name} must be at least 0"))),
         size => Ok(size.min(KEYS_MAX)),
     }

@@ -5,15 +5,15 @@ use s3s::dto::{EncodingType, ListObjectsInput, ListObjectsOutput};
 use s3s::{S3Request, S3Response};
 
 use super::{entries, names as page_names, page_size};
-use crate::s3::door::{Answer, Door};
 use crate::s3::errors::refuse;
 use crate::s3::names;
+use crate::s3::s3_handler::{S3Answer, S3Handler};
 use crate::s3::url_encoding::{NameEncoding, forbidden_in_xml};
 
 /// Lists objects.
-pub async fn list(door: &Door, request: S3Request<ListObjectsInput>) -> Answer<ListObjectsOutput> {
+pub async fn list(handler: &S3Handler, request: S3Request<ListObjectsInput>) -> S3Answer<ListObjectsOutput> {
     let input = request.input;
-    let encoding = NameEncoding::asked(input.encoding_type.as_ref().map(EncodingType::as_str))?;
+    let encoding = NameEncoding::requested(input.encoding_type.as_ref().map(EncodingType::as_str))?;
     let max_keys = page_size(input.max_keys, "max-keys")?;
     let prefix = input.prefix.unwrap_or_default();
     let marker = input.marker.unwrap_or_default();
@@ -24,7 +24,7 @@ pub async fn list(door: &Door, request: S3Request<ListObjectsInput>) -> Answer<L
         after: Some(marker.clone()).filter(|marker| !marker.is_empty()),
         limit: usize::try_from(max_keys).unwrap_or_default(),
     };
-    let page = door.engine.list_objects(&names::bucket(&input.bucket)?, query).await.map_err(refuse)?;
+    let page = handler.engine.list_objects(&names::bucket(&input.bucket)?, query).await.map_err(refuse)?;
     let encoding = encoding.fit_for(page_names(&page).chain([prefix.as_str(), marker.as_str()]));
     let next_marker = page.next_after.as_deref().map(|after| encoding.write(after));
     let (contents, common_prefixes) = entries(page, encoding, true);
@@ -35,7 +35,7 @@ pub async fn list(door: &Door, request: S3Request<ListObjectsInput>) -> Answer<L
         delimiter: delimiter.map(|delimiter| encoding.write(&delimiter)),
         max_keys: Some(max_keys),
         is_truncated: Some(next_marker.is_some()),
-        // S3 gives it only with a delimiter; clients that look for it are glad of it always.
+        // S3 answers it only with a delimiter; some clients need it always.
         next_marker,
         contents: Some(contents),
         common_prefixes: Some(common_prefixes),
@@ -44,8 +44,8 @@ pub async fn list(door: &Door, request: S3Request<ListObjectsInput>) -> Answer<L
     }))
 }
 
-/// boto3 decodes every name of this listing but the prefix, other clients decode it too. So it is written as it is
-/// wherever that reads the same decoded and not, and XML can carry it.
+/// boto3 decodes every name of this listing except the prefix, other clients decode the prefix too. So the prefix is
+/// encoded only if decoding would change it or XML cannot represent it.
 fn shown_prefix(prefix: &str, encoding: NameEncoding) -> String {
     let differs = |character: char| matches!(character, '%' | '+') || forbidden_in_xml(character);
     if prefix.chars().any(differs) { encoding.write(prefix) } else { prefix.to_owned() }
@@ -57,7 +57,7 @@ mod tests {
     use crate::s3::url_encoding::NameEncoding;
 
     #[test]
-    fn a_prefix_is_encoded_only_where_decoding_would_change_it() {
+    fn prefix_is_encoded_only_if_decoding_would_change_it() {
         for prefix in ["a b", "a\nb", "\u{fc}/", "a\u{7f}"] {
             assert_eq!(shown_prefix(prefix, NameEncoding::Url), prefix);
         }

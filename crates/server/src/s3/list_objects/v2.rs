@@ -5,17 +5,17 @@ use s3s::dto::{EncodingType, ListObjectsV2Input, ListObjectsV2Output};
 use s3s::{S3Request, S3Response};
 
 use super::{entries, names as page_names, page_size};
-use crate::s3::door::{Answer, Door};
 use crate::s3::errors::refuse;
+use crate::s3::s3_handler::{S3Answer, S3Handler};
 use crate::s3::url_encoding::NameEncoding;
 use crate::s3::{names, tokens};
 
 /// Lists objects.
-pub async fn list(door: &Door, request: S3Request<ListObjectsV2Input>) -> Answer<ListObjectsV2Output> {
+pub async fn list(handler: &S3Handler, request: S3Request<ListObjectsV2Input>) -> S3Answer<ListObjectsV2Output> {
     let input = request.input;
-    let encoding = NameEncoding::asked(input.encoding_type.as_ref().map(EncodingType::as_str))?;
+    let encoding = NameEncoding::requested(input.encoding_type.as_ref().map(EncodingType::as_str))?;
     let max_keys = page_size(input.max_keys, "max-keys")?;
-    let continued = tokens::asked(input.continuation_token.as_deref())?;
+    let continued = tokens::requested(input.continuation_token.as_deref())?;
     let prefix = input.prefix.unwrap_or_default();
     let delimiter = input.delimiter.filter(|delimiter| !delimiter.is_empty());
     let start_after = input.start_after.filter(|start| !start.is_empty());
@@ -25,7 +25,7 @@ pub async fn list(door: &Door, request: S3Request<ListObjectsV2Input>) -> Answer
         after: continued.or_else(|| start_after.clone()),
         limit: usize::try_from(max_keys).unwrap_or_default(),
     };
-    let page = door.engine.list_objects(&names::bucket(&input.bucket)?, query).await.map_err(refuse)?;
+    let page = handler.engine.list_objects(&names::bucket(&input.bucket)?, query).await.map_err(refuse)?;
     let encoding = encoding.fit_for(page_names(&page).chain([prefix.as_str()]).chain(start_after.as_deref()));
     let next = page.next_after.as_deref().map(tokens::encode);
     let (contents, common_prefixes) = entries(page, encoding, input.fetch_owner.unwrap_or(false));

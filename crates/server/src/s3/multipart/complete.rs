@@ -11,18 +11,18 @@ use s3s::dto::{
 use s3s::{S3Request, S3Response};
 
 use super::upload_ref;
-use crate::s3::checksums::{self, Fields, fields};
-use crate::s3::door::{Answer, Door};
+use crate::s3::checksums::{self, ChecksumFields, fields};
 use crate::s3::errors::refuse;
 use crate::s3::refusal::Refusal;
+use crate::s3::s3_handler::{S3Answer, S3Handler};
 use crate::s3::url_encoding::NameEncoding;
 use crate::s3::{conditions, expiration};
 
-/// Makes one object of the parts.
+/// `CompleteMultipartUpload`.
 pub async fn complete(
-    door: &Door,
+    handler: &S3Handler,
     request: S3Request<CompleteMultipartUploadInput>,
-) -> Answer<CompleteMultipartUploadOutput> {
+) -> S3Answer<CompleteMultipartUploadOutput> {
     let mut input = request.input;
     let complete = CompleteUpload {
         target: upload_ref(&input.bucket, &input.key, &input.upload_id)?,
@@ -32,14 +32,14 @@ pub async fn complete(
         coverage: input.checksum_type.as_ref().map(checksums::coverage).transpose()?,
         size_bytes: input.mpu_object_size.map(object_size).transpose()?,
     };
-    let completed = door.engine.complete_upload(complete).await.map_err(refuse)?;
-    let checksum = Fields::of(completed.checksum.as_ref());
+    let completed = handler.engine.complete_upload(complete).await.map_err(refuse)?;
+    let checksum = ChecksumFields::of(completed.checksum.as_ref());
     Ok(S3Response::new(CompleteMultipartUploadOutput {
         location: Some(location(&request.headers, &input.bucket, &input.key)),
         bucket: Some(input.bucket),
         key: Some(input.key),
         e_tag: Some(ETag::Strong(completed.etag.to_string())),
-        expiration: expiration::shown(completed.departure.as_ref()),
+        expiration: expiration::shown(completed.expiration.as_ref()),
         checksum_crc32: checksum.crc32,
         checksum_crc32c: checksum.crc32c,
         checksum_crc64nvme: checksum.crc64nvme,
@@ -75,11 +75,14 @@ fn location(headers: &HeaderMap, bucket: &str, key: &str) -> String {
     }
 }
 
-/// Gives an upload up.
-pub async fn abort(door: &Door, request: S3Request<AbortMultipartUploadInput>) -> Answer<AbortMultipartUploadOutput> {
+/// `AbortMultipartUpload`.
+pub async fn abort(
+    handler: &S3Handler,
+    request: S3Request<AbortMultipartUploadInput>,
+) -> S3Answer<AbortMultipartUploadOutput> {
     let input = request.input;
     let target = upload_ref(&input.bucket, &input.key, &input.upload_id)?;
-    door.engine.abort_upload(&target).await.map_err(refuse)?;
+    handler.engine.abort_upload(&target).await.map_err(refuse)?;
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }
 

@@ -7,16 +7,16 @@ use s3s::dto::{ChecksumAlgorithm, ChecksumType, CreateMultipartUploadInput, Crea
 use s3s::{S3Request, S3Response};
 
 use crate::s3::attributes::given;
-use crate::s3::door::{Answer, Door};
 use crate::s3::errors::refuse;
 use crate::s3::refusal::Refusal;
+use crate::s3::s3_handler::{S3Answer, S3Handler};
 use crate::s3::{checksums, expiration, names};
 
-/// Opens an upload.
+/// Creates an upload.
 pub async fn create(
-    door: &Door,
+    handler: &S3Handler,
     request: S3Request<CreateMultipartUploadInput>,
-) -> Answer<CreateMultipartUploadOutput> {
+) -> S3Answer<CreateMultipartUploadOutput> {
     let mut input = request.input;
     let checksum = upload_checksum(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
     let create = CreateUpload {
@@ -24,10 +24,10 @@ pub async fn create(
         key: names::key(&input.key)?,
         attributes: given!(input).attributes(&request.headers)?,
         checksum,
-        expiry: expiration::asked(&request.headers)?,
+        expiry: expiration::requested(&request.headers)?,
     };
-    let created = door.engine.create_upload(create).await.map_err(refuse)?;
-    let (abort_date, abort_rule_id) = expiration::aborted(created.departure.as_ref()).unzip();
+    let created = handler.engine.create_upload(create).await.map_err(refuse)?;
+    let (abort_date, abort_rule_id) = expiration::aborted(created.expiration.as_ref()).unzip();
     Ok(S3Response::new(CreateMultipartUploadOutput {
         abort_date,
         abort_rule_id,
@@ -40,7 +40,8 @@ pub async fn create(
     }))
 }
 
-/// S3 combines CRCs of parts into one of the object, but not SHAs; CRC-64 it only combines.
+/// As in S3, CRC-64 is always a full-object checksum, SHA-1 and SHA-256 are always composite, CRC-32 and CRC-32C can be
+/// either.
 fn upload_checksum(
     algorithm: Option<&ChecksumAlgorithm>,
     stated: Option<&ChecksumType>,
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn each_algorithm_has_its_types() {
+    fn each_algorithm_allows_its_checksum_types() {
         assert_eq!(coverage("CRC32", None), Some(Coverage::Composite));
         assert_eq!(coverage("CRC32", Some("FULL_OBJECT")), Some(Coverage::FullObject));
         assert_eq!(coverage("CRC64NVME", None), Some(Coverage::FullObject));
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_alone_says_nothing() {
+    fn checksum_type_needs_an_algorithm() {
         assert!(upload_checksum(None, None).unwrap().is_none());
         let stated = ChecksumType::from_static("COMPOSITE");
         assert_eq!(upload_checksum(None, Some(&stated)).unwrap_err().code, "InvalidRequest");

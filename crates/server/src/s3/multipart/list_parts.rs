@@ -6,16 +6,16 @@ use s3s::{S3Request, S3Response};
 
 use super::upload_ref;
 use crate::s3::attributes::DEFAULT_STORAGE_CLASS;
-use crate::s3::checksums::{self, Fields};
-use crate::s3::door::{Answer, Door};
+use crate::s3::checksums::{self, ChecksumFields};
 use crate::s3::errors::refuse;
 use crate::s3::list_objects::page_size;
 use crate::s3::owner::{initiator, owner};
 use crate::s3::refusal::Refusal;
+use crate::s3::s3_handler::{S3Answer, S3Handler};
 use crate::s3::{expiration, times};
 
-/// Lists an upload's parts.
-pub async fn list(door: &Door, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
+/// Lists the parts of an upload by part number.
+pub async fn list(handler: &S3Handler, request: S3Request<ListPartsInput>) -> S3Answer<ListPartsOutput> {
     let input = request.input;
     let target = upload_ref(&input.bucket, &input.key, &input.upload_id)?;
     let max_parts = page_size(input.max_parts, "max-parts")?;
@@ -24,10 +24,10 @@ pub async fn list(door: &Door, request: S3Request<ListPartsInput>) -> Answer<Lis
         Refusal::because("InvalidArgument", "Argument part-number-marker must be an integer between 0 and 2147483647")
     })?;
     let limit = usize::try_from(max_parts).unwrap_or_default();
-    let page = door.engine.list_parts(&target, after, limit).await.map_err(refuse)?;
+    let page = handler.engine.list_parts(&target, after, limit).await.map_err(refuse)?;
     let class = page.upload.attributes.headers.storage_class.unwrap_or_else(|| DEFAULT_STORAGE_CLASS.to_owned());
     let checksum = page.upload.checksum;
-    let (abort_date, abort_rule_id) = expiration::aborted(page.departure.as_ref()).unzip();
+    let (abort_date, abort_rule_id) = expiration::aborted(page.expiration.as_ref()).unzip();
     Ok(S3Response::new(ListPartsOutput {
         abort_date,
         abort_rule_id,
@@ -49,7 +49,7 @@ pub async fn list(door: &Door, request: S3Request<ListPartsInput>) -> Answer<Lis
 }
 
 fn part(part: &StoredPart) -> Part {
-    let checksum = Fields::of(part.checksum.as_ref());
+    let checksum = ChecksumFields::of(part.checksum.as_ref());
     Part {
         checksum_crc32: checksum.crc32,
         checksum_crc32c: checksum.crc32c,

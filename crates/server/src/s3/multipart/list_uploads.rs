@@ -8,18 +8,21 @@ use s3s::dto::{
 use s3s::{S3Request, S3Response};
 
 use crate::s3::attributes::DEFAULT_STORAGE_CLASS;
-use crate::s3::door::{Answer, Door};
 use crate::s3::errors::refuse;
 use crate::s3::list_objects::page_size;
 use crate::s3::owner::{initiator, owner};
 use crate::s3::refusal::Refusal;
+use crate::s3::s3_handler::{S3Answer, S3Handler};
 use crate::s3::url_encoding::NameEncoding;
 use crate::s3::{checksums, names, times};
 
-/// Lists a bucket's open uploads.
-pub async fn list(door: &Door, request: S3Request<ListMultipartUploadsInput>) -> Answer<ListMultipartUploadsOutput> {
+/// Lists the unfinished uploads of a bucket.
+pub async fn list(
+    handler: &S3Handler,
+    request: S3Request<ListMultipartUploadsInput>,
+) -> S3Answer<ListMultipartUploadsOutput> {
     let input = request.input;
-    let encoding = NameEncoding::asked(input.encoding_type.as_ref().map(EncodingType::as_str))?;
+    let encoding = NameEncoding::requested(input.encoding_type.as_ref().map(EncodingType::as_str))?;
     let max_uploads = page_size(input.max_uploads, "max-uploads")?;
     let prefix = input.prefix.unwrap_or_default();
     let delimiter = input.delimiter.filter(|delimiter| !delimiter.is_empty());
@@ -31,7 +34,7 @@ pub async fn list(door: &Door, request: S3Request<ListMultipartUploadsInput>) ->
         upload_id_marker: upload_marker(key_marker.as_deref(), input.upload_id_marker.as_deref())?,
         limit: usize::try_from(max_uploads).unwrap_or_default(),
     };
-    let page = door.engine.list_uploads(&names::bucket(&input.bucket)?, query).await.map_err(refuse)?;
+    let page = handler.engine.list_uploads(&names::bucket(&input.bucket)?, query).await.map_err(refuse)?;
     let keys = page.uploads.iter().map(|upload| upload.key.as_str());
     let encoding = encoding.fit_for(keys.chain(page.prefixes.iter().map(String::as_str)).chain([prefix.as_str()]));
     let (next_key, next_upload) = page.next.map_or((None, None), |(key, upload)| (Some(key), upload));
@@ -52,7 +55,7 @@ pub async fn list(door: &Door, request: S3Request<ListMultipartUploadsInput>) ->
     }))
 }
 
-/// An upload marker means something only beside a key marker.
+/// Without a key marker S3 ignores the upload marker.
 fn upload_marker(key_marker: Option<&str>, upload_id: Option<&str>) -> Result<Option<UploadId>, Refusal> {
     let (Some(_), Some(upload_id)) = (key_marker, upload_id.filter(|id| !id.is_empty())) else { return Ok(None) };
     let malformed = |_| Refusal::because("InvalidArgument", "Invalid uploadId marker");
@@ -82,7 +85,7 @@ mod tests {
     use super::upload_marker;
 
     #[test]
-    fn an_upload_marker_needs_its_key() {
+    fn upload_marker_needs_a_key_marker() {
         assert_eq!(upload_marker(None, Some("x")).unwrap(), None);
         assert_eq!(upload_marker(Some("k"), None).unwrap(), None);
         assert_eq!(upload_marker(Some("k"), Some("x")).unwrap_err().code, "InvalidArgument");

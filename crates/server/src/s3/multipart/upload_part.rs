@@ -1,26 +1,25 @@
 //! UploadPart and UploadPartCopy.
 
 use s3o_engine::multipart::{UploadPart, UploadPartCopy};
-use s3o_model::multipart::PART_NUMBER_MAX;
 use s3o_model::range::RangeSpec;
 use s3s::dto::{
     CopyPartResult, ETag, Range, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3Request, S3Response};
 
-use super::upload_ref;
-use crate::s3::body::{self, Statement};
-use crate::s3::checksums::{Fields, fields};
+use super::{part_number, upload_ref};
+use crate::s3::body::{self, DeclaredChecksums};
+use crate::s3::checksums::{ChecksumFields, fields};
 use crate::s3::copy_object::{source, source_conditions};
-use crate::s3::door::{Answer, Door};
 use crate::s3::errors::refuse;
 use crate::s3::refusal::Refusal;
+use crate::s3::s3_handler::{S3Answer, S3Handler};
 use crate::s3::times;
 
-/// Stores a part.
-pub async fn upload(door: &Door, request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
+/// `UploadPart`.
+pub async fn upload(handler: &S3Handler, request: S3Request<UploadPartInput>) -> S3Answer<UploadPartOutput> {
     let S3Request { mut input, headers, trailing_headers, credentials, .. } = request;
-    let statement = Statement {
+    let declared = DeclaredChecksums {
         content_md5: input.content_md5.take(),
         checksum: fields!(input),
         headers: &headers,
@@ -30,12 +29,12 @@ pub async fn upload(door: &Door, request: S3Request<UploadPartInput>) -> Answer<
         number: part_number(input.part_number)?,
         size_bytes: body::length(input.content_length, &headers)?,
         target: upload_ref(&input.bucket, &input.key, &input.upload_id)?,
-        declared: body::declared(statement)?,
+        declared: body::declared(declared)?,
         body: body::stream(input.body),
     };
-    let _reserved = door.reserved_share.reserve(&door.engine, credentials.as_ref(), part.size_bytes).await?;
-    let stored = door.engine.upload_part(part).await.map_err(refuse)?;
-    let checksum = Fields::of(stored.checksum.as_ref());
+    let _reserved = handler.reserved_share.reserve(&handler.engine, credentials.as_ref(), part.size_bytes).await?;
+    let stored = handler.engine.upload_part(part).await.map_err(refuse)?;
+    let checksum = ChecksumFields::of(stored.checksum.as_ref());
     Ok(S3Response::new(UploadPartOutput {
         e_tag: Some(ETag::Strong(stored.etag.to_string())),
         checksum_crc32: checksum.crc32,
@@ -47,8 +46,8 @@ pub async fn upload(door: &Door, request: S3Request<UploadPartInput>) -> Answer<
     }))
 }
 
-/// Makes a part from an object.
-pub async fn copy(door: &Door, request: S3Request<UploadPartCopyInput>) -> Answer<UploadPartCopyOutput> {
+/// `UploadPartCopy`.
+pub async fn copy(handler: &S3Handler, request: S3Request<UploadPartCopyInput>) -> S3Answer<UploadPartCopyOutput> {
     let mut input = request.input;
     let conditions = source_conditions!(input);
     let copy = UploadPartCopy {
@@ -57,8 +56,8 @@ pub async fn copy(door: &Door, request: S3Request<UploadPartCopyInput>) -> Answe
         source: source(&input.copy_source, conditions)?,
         range: input.copy_source_range.as_deref().map(copy_range).transpose()?,
     };
-    let copied = door.engine.upload_part_copy(copy).await.map_err(refuse)?;
-    let checksum = Fields::of(copied.checksum.as_ref());
+    let copied = handler.engine.upload_part_copy(copy).await.map_err(refuse)?;
+    let checksum = ChecksumFields::of(copied.checksum.as_ref());
     let result = CopyPartResult {
         e_tag: Some(ETag::Strong(copied.etag.to_string())),
         last_modified: Some(times::to_s3(copied.last_modified)),
@@ -72,13 +71,7 @@ pub async fn copy(door: &Door, request: S3Request<UploadPartCopyInput>) -> Answe
     Ok(S3Response::new(output))
 }
 
-fn part_number(number: i32) -> Result<u32, Refusal> {
-    let valid = u32::try_from(number).ok().filter(|number| (1..=PART_NUMBER_MAX).contains(number));
-    let message = "Part number must be an integer between 1 and 10000, inclusive";
-    valid.ok_or_else(|| Refusal::because("InvalidArgument", message))
-}
-
-/// Unlike a read, a copy names both ends.
+/// Unlike in a read, both ends of the range are required.
 fn copy_range(text: &str) -> Result<RangeSpec, Refusal> {
     match Range::parse(text) {
         Ok(Range::Int { first, last: Some(last) }) => Ok(RangeSpec::From { first, last: Some(last) }),
@@ -95,7 +88,7 @@ mod tests {
     use s3o_model::range::RangeSpec;
 
     #[test]
-    fn copied_ranges_name_both_ends() {
+    fn copy_range_needs_both_ends() {
         assert_eq!(copy_range("bytes=0-9").unwrap(), RangeSpec::From { first: 0, last: Some(9) });
         for range in ["bytes=0-", "bytes=-5", "0-9", "bytes=9-0", "bytes=0-1,2-3", ""] {
             assert_eq!(copy_range(range).unwrap_err().code, "InvalidArgument", "{range}");

@@ -1,4 +1,4 @@
-//! When deletes begin after an attach, and what other catalogs and instances are told.
+//! Tests of the delete delay after an attach and of contested marks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,131 +6,131 @@ use std::time::Duration;
 
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried};
 use s3o_backend::layers::Flaky;
-use s3o_catalog::conformance::scene::Scene;
+use s3o_catalog::conformance::fixture::Fixture;
 use s3o_model::clock::{Clock as _, Timestamp};
 
 use super::super::IdentitySettings;
-use super::{Instance, MINUTE, ReadOnly, carried, disk, memory, raise};
-use crate::testing::scene;
+use super::{Instance, MINUTE, ReadOnlyStore, carried, disk, memory, raise};
+use crate::testing::fixture;
 
 #[tokio::test]
-async fn deletes_begin_some_time_after_a_start_if_its_raise_still_stands() {
-    let (scene, store) = (scene(), memory());
-    assert!(Instance::attached(&scene, "a", &store).await.deletes().await, "nothing was ever written there");
+async fn deletes_start_after_the_delay_if_the_mark_is_still_current() {
+    let (fixture, store) = (fixture(), memory());
+    assert!(Instance::attached(&fixture, "a", &store).await.deletes().await, "a fresh backend has no delay");
     let settings = IdentitySettings {
         max_age: HashMap::from([(disk(), Duration::from_hours(1))]),
         delete_delay: HashMap::from([(disk(), 2 * MINUTE)]),
         ..IdentitySettings::default()
     };
-    let started = Instance::with(&scene, "a", vec![store.clone()], settings);
+    let started = Instance::with(&fixture, "a", vec![store.clone()], settings);
     assert!(started.identity.attach().await);
     assert!(!started.deletes().await);
-    assert!(started.identity.permits(started.backend()).await.expect("compared"), "it is read all the same");
-    scene.clock.advance(MINUTE);
+    assert!(started.identity.permits(started.backend()).await.expect("compared"), "reads are not delayed");
+    fixture.clock.advance(MINUTE);
     assert!(!started.deletes().await);
-    // Another catalog writes a mark of its own meanwhile: the check from the start does not count any more.
-    let stranger = Carried { mark: "unheard".to_owned(), sequence: 9, ..carried(&store) };
-    store.plant(IDENTITY_KEY, stranger.encode());
-    scene.clock.advance(MINUTE);
+    // Another catalog writes its own mark during the delay: the check of the attach no longer counts.
+    let unexpected = Carried { mark: "unknown".to_owned(), sequence: 9, ..carried(&store) };
+    store.plant(IDENTITY_KEY, unexpected.encode());
+    fixture.clock.advance(MINUTE);
     assert!(!started.deletes().await);
     assert!(started.frozen().is_some());
 }
 
 /// An operator sets the clock back by an hour.
-fn set_back(scene: &Scene) {
-    scene.clock.set(Timestamp::from_millis(scene.clock.now().millis() - 3_600_000));
+fn set_back(fixture: &Fixture) {
+    fixture.clock.set(Timestamp::from_millis(fixture.clock.now().millis() - 3_600_000));
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_neither_delays_deletes_nor_makes_checks_young() {
-    let (scene, store) = (scene(), memory());
-    Instance::attached(&scene, "a", &store).await;
+async fn clock_set_back_neither_delays_deletes_nor_extends_checks() {
+    let (fixture, store) = (fixture(), memory());
+    Instance::attached(&fixture, "a", &store).await;
     let settings = IdentitySettings {
         max_age: HashMap::from([(disk(), MINUTE)]),
         delete_delay: HashMap::from([(disk(), 2 * MINUTE)]),
         ..IdentitySettings::default()
     };
-    let started = Instance::with(&scene, "a", vec![store.clone()], settings);
+    let started = Instance::with(&fixture, "a", vec![store.clone()], settings);
     assert!(started.identity.attach().await);
-    set_back(&scene);
-    scene.clock.advance(2 * MINUTE);
+    set_back(&fixture);
+    fixture.clock.advance(2 * MINUTE);
     assert!(started.deletes().await, "two minutes have passed");
-    set_back(&scene);
-    let stranger = Carried { mark: "unheard".to_owned(), sequence: 9, ..carried(&store) };
-    store.plant(IDENTITY_KEY, stranger.encode());
-    scene.clock.advance(MINUTE);
+    set_back(&fixture);
+    let unexpected = Carried { mark: "unknown".to_owned(), sequence: 9, ..carried(&store) };
+    store.plant(IDENTITY_KEY, unexpected.encode());
+    fixture.clock.advance(MINUTE);
     assert!(!started.deletes().await, "the last check is a minute old");
 }
 
 #[tokio::test]
-async fn deletes_wait_for_a_raise_where_the_start_made_none() {
-    let (scene, store) = (scene(), memory());
-    let first = Instance::attached(&scene, "a", &store).await;
+async fn deletes_wait_for_a_raise_if_the_attach_made_none() {
+    let (fixture, store) = (fixture(), memory());
+    let first = Instance::attached(&fixture, "a", &store).await;
     let started = |host| {
         let settings = IdentitySettings {
             delete_delay: HashMap::from([(disk(), MINUTE)]),
             raise_age: 5 * MINUTE,
             ..IdentitySettings::default()
         };
-        Instance::with(&scene, host, vec![store.clone()], settings)
+        Instance::with(&fixture, host, vec![store.clone()], settings)
     };
     let second = started("b");
     assert!(second.identity.attach().await);
-    scene.clock.advance(2 * MINUTE);
+    fixture.clock.advance(2 * MINUTE);
     assert_eq!(carried(&store).sequence, 1);
     assert!(!second.deletes().await, "a copy of the catalog may know this mark");
 
     // The raise of any instance counts, and the delay begins with it.
     raise(&first).await;
     assert!(!second.deletes().await);
-    scene.clock.advance(MINUTE);
+    fixture.clock.advance(MINUTE);
     assert!(second.deletes().await);
 
     // An instance that waits raises the mark itself once it is old enough.
     let third = started("c");
     assert!(third.identity.attach().await);
-    scene.clock.advance(5 * MINUTE);
+    fixture.clock.advance(5 * MINUTE);
     assert!(!third.deletes().await && carried(&store).sequence == 3);
-    scene.clock.advance(MINUTE);
+    fixture.clock.advance(MINUTE);
     assert!(third.deletes().await);
 }
 
 #[tokio::test]
-async fn a_mark_is_contested_again_until_that_succeeds() {
-    let (one, store) = (scene(), memory());
+async fn contesting_a_mark_is_retried_until_it_succeeds() {
+    let (one, store) = (fixture(), memory());
     let flaky = Arc::new(Flaky::new(store.clone()));
     let first = Instance::new(&one, "a", vec![flaky.clone()]);
     assert!(first.identity.attach().await);
-    let stranger = Carried { mark: "unheard".to_owned(), sequence: 9, ..carried(&store) };
-    store.plant(IDENTITY_KEY, stranger.encode());
-    flaky.set_weather(Some(Arc::new(ReadOnly)));
+    let unexpected = Carried { mark: "unknown".to_owned(), sequence: 9, ..carried(&store) };
+    store.plant(IDENTITY_KEY, unexpected.encode());
+    flaky.set_fault_plan(Some(Arc::new(ReadOnlyStore)));
     assert!(!first.deletes().await && !carried(&store).contested);
-    flaky.set_weather(None);
+    flaky.set_fault_plan(None);
     assert!(first.identity.attach().await);
     assert!(carried(&store).contested);
 }
 
 #[tokio::test]
-async fn nothing_is_accepted_before_other_instances_could_answer() {
-    let (scene, store) = (scene(), memory());
-    Instance::attached(&scene, "a", &store).await;
+async fn accept_is_refused_before_other_instances_could_answer() {
+    let (fixture, store) = (fixture(), memory());
+    Instance::attached(&fixture, "a", &store).await;
     let settings = IdentitySettings { answer_wait: Duration::from_secs(10), ..IdentitySettings::default() };
-    let wrong = Instance::with(&scene, "b", vec![memory()], settings);
+    let wrong = Instance::with(&fixture, "b", vec![memory()], settings);
     assert!(wrong.identity.attach().await);
     let hash = wrong.shown(None).await.expect("shown").hash;
     assert!(wrong.shown(Some(&hash)).await.is_some(), "refused");
-    scene.clock.advance(Duration::from_secs(10));
+    fixture.clock.advance(Duration::from_secs(10));
     assert!(wrong.shown(Some(&hash)).await.is_none(), "accepted");
 }
 
 #[tokio::test]
-async fn a_start_raises_no_mark_that_another_instance_has_just_confirmed() {
-    let (scene, store) = (scene(), memory());
-    Instance::attached(&scene, "a", &store).await;
+async fn attach_does_not_raise_a_recently_confirmed_mark() {
+    let (fixture, store) = (fixture(), memory());
+    Instance::attached(&fixture, "a", &store).await;
     let settings = || IdentitySettings { raise_age: 5 * MINUTE, ..IdentitySettings::default() };
     for (wait, sequence) in [(MINUTE, 1), (5 * MINUTE, 2)] {
-        scene.clock.advance(wait);
-        assert!(Instance::with(&scene, "b", vec![store.clone()], settings()).identity.attach().await);
+        fixture.clock.advance(wait);
+        assert!(Instance::with(&fixture, "b", vec![store.clone()], settings()).identity.attach().await);
         assert_eq!(carried(&store).sequence, sequence);
     }
 }

@@ -1,31 +1,33 @@
-//! Facts about what instances record, and about accepts.
+//! Tests of identity records and accepts.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use s3o_backend::Memory;
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried};
-use s3o_catalog::IdentityRecords as _;
-use s3o_catalog::conformance::scene::Scene;
+use s3o_catalog::conformance::fixture::Fixture;
 
 use super::{Instance, MINUTE, carried, disk, memory};
-use crate::testing::scene;
+use crate::testing::fixture;
 
-/// Two instances, of which the second finds another store.
-async fn disagreeing() -> (Scene, Arc<Memory>, Arc<Memory>, Instance, Instance) {
-    let (scene, right, wrong) = (scene(), memory(), memory());
-    let one = Instance::attached(&scene, "a", &right).await;
-    let other = Instance::attached(&scene, "b", &wrong).await;
-    (scene, right, wrong, one, other)
+/// Two instances; the second finds another store.
+async fn disagreeing() -> (Fixture, Arc<Memory>, Arc<Memory>, Instance, Instance) {
+    let (fixture, right, wrong) = (fixture(), memory(), memory());
+    let one = Instance::attached(&fixture, "a", &right).await;
+    let other = Instance::attached(&fixture, "b", &wrong).await;
+    (fixture, right, wrong, one, other)
 }
 
 #[tokio::test]
-async fn what_one_instance_finds_stops_all_deletes_until_it_fits() {
-    let (scene, right, wrong, one, other) = disagreeing().await;
+async fn mismatch_of_one_instance_blocks_all_deletes_until_it_fits() {
+    let (fixture, right, wrong, one, other) = disagreeing().await;
     assert!(other.frozen().is_some() && one.frozen().is_none());
     assert!(!one.deletes().await && !other.deletes().await);
-    assert!(one.identity.permits(one.backend()).await.expect("compared"), "it goes on reading and writing");
-    let records = scene.catalog.live_records(&disk()).await.expect("records");
+    assert!(
+        one.identity.permits(one.backend()).await.expect("compared"),
+        "the fitting instance still reads and writes"
+    );
+    let records = fixture.catalog.live_records(&disk()).await.expect("records");
     assert_eq!(records.iter().map(|record| record.host.as_str()).collect::<Vec<_>>(), ["b"]);
 
     // The right store is back.
@@ -34,29 +36,29 @@ async fn what_one_instance_finds_stops_all_deletes_until_it_fits() {
     }
     assert!(other.identity.attach().await);
     assert_eq!(other.frozen(), None);
-    assert_eq!(scene.catalog.live_records(&disk()).await.expect("records"), []);
+    assert_eq!(fixture.catalog.live_records(&disk()).await.expect("records"), []);
 }
 
 #[tokio::test]
-async fn a_record_counts_while_its_lease_is_renewed() {
-    let (scene, _, _, one, other) = disagreeing().await;
-    scene.clock.advance(MINUTE);
+async fn record_is_live_while_its_lease_is_renewed() {
+    let (fixture, _, _, one, other) = disagreeing().await;
+    fixture.clock.advance(MINUTE);
     assert!(other.identity.attach().await);
-    scene.clock.advance(MINUTE + MINUTE / 2);
+    fixture.clock.advance(MINUTE + MINUTE / 2);
     assert!(!one.deletes().await, "it was renewed");
-    scene.clock.advance(MINUTE);
-    assert!(one.deletes().await, "that instance is dead");
+    fixture.clock.advance(MINUTE);
+    assert!(one.deletes().await, "the lease expired");
     assert!(other.identity.attach().await);
     assert!(!one.deletes().await);
 }
 
 #[tokio::test]
-async fn a_dismissal_holds_until_something_else_is_found() {
-    let (scene, right, wrong, one, other) = disagreeing().await;
-    assert!(!one.identity.dismiss("disk", "nobody").await.expect("asked"));
+async fn dismissal_holds_until_something_else_is_found() {
+    let (fixture, right, wrong, one, other) = disagreeing().await;
+    assert!(!one.identity.dismiss("disk", "unknown").await.expect("answered"));
     assert!(one.identity.dismiss("disk", "b").await.expect("dismissed"));
     assert!(one.deletes().await);
-    scene.clock.advance(MINUTE);
+    fixture.clock.advance(MINUTE);
     assert!(other.identity.attach().await);
     assert!(one.deletes().await, "it finds the same");
     let theirs = Carried { cluster: "theirs".to_owned(), ..carried(&right) };
@@ -66,8 +68,8 @@ async fn a_dismissal_holds_until_something_else_is_found() {
 }
 
 #[tokio::test]
-async fn nothing_is_accepted_while_instances_find_different_stores() {
-    let (scene, _, wrong, one, other) = disagreeing().await;
+async fn accept_is_refused_while_instances_find_different_stores() {
+    let (fixture, _, wrong, one, other) = disagreeing().await;
     one.identity.answer_disputes().await.expect("answered");
     let shown = other.shown(None).await.expect("shown");
     assert_eq!((shown.found.is_none(), shown.instances.len()), (true, 2));
@@ -76,8 +78,8 @@ async fn nothing_is_accepted_while_instances_find_different_stores() {
     assert!(other.shown(Some("another")).await.is_some());
     assert!(wrong.keys().is_empty(), "nothing was written");
 
-    // The first instance is dead: its record ends, and it meets the new mark when it comes back.
-    scene.clock.advance(3 * MINUTE);
+    // The first instance stops: its record expires, and it finds the new mark when it starts again.
+    fixture.clock.advance(3 * MINUTE);
     assert!(other.shown(Some(&shown.hash)).await.is_none(), "accepted");
     assert!(other.deletes().await && carried(&wrong).sequence > 1);
     assert!(!one.deletes().await);
@@ -85,9 +87,9 @@ async fn nothing_is_accepted_while_instances_find_different_stores() {
 }
 
 #[tokio::test]
-async fn what_changed_since_it_was_shown_is_not_accepted() {
-    let (scene, store) = (scene(), memory());
-    let instance = Instance::attached(&scene, "a", &store).await;
+async fn accept_is_refused_if_the_backend_changed_since_it_was_shown() {
+    let (fixture, store) = (fixture(), memory());
+    let instance = Instance::attached(&fixture, "a", &store).await;
     store.corrupt(IDENTITY_KEY, None);
     assert!(!instance.deletes().await);
     let shown = instance.shown(None).await.expect("shown");

@@ -1,0 +1,177 @@
+//! The circuit breaker of one backend on this instance. Reads and writes have a circuit each: a store that reads well
+//! and fails every write must not be closed by its reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use s3o_model::circuit::{CallResult, Circuit, CircuitSettings, CircuitState, Permit};
+use s3o_model::clock::Clock;
+use s3o_model::entropy::Entropy;
+use s3o_model::names::BackendName;
+use s3o_model::shared::Shared;
+use tokio::sync::Notify;
+
+/// What the circuit breakers of all backends are made with.
+#[derive(Clone)]
+pub struct BreakerContext {
+    /// Settings; a reload replaces them.
+    pub settings: Shared<CircuitSettings>,
+    /// Measures how long circuits are open.
+    pub clock: Arc<dyn Clock>,
+    /// Source of jitter.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// The kind of a call, which decides its circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallKind {
+    /// Reads bytes, or asks what is there.
+    Read,
+    /// Stores bytes.
+    Write,
+}
+
+impl CallKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Pair {
+    reads: Circuit,
+    writes: Circuit,
+}
+
+impl Pair {
+    fn of(&mut self, kind: CallKind) -> &mut Circuit {
+        match kind {
+            CallKind::Read => &mut self.reads,
+            CallKind::Write => &mut self.writes,
+        }
+    }
+}
+
+/// The circuits of one backend.
+pub struct Circuits {
+    backend: BackendName,
+    context: BreakerContext,
+    pair: Mutex<Pair>,
+    /// Notified when a circuit opens, so that the prober waits for its trial.
+    opened: Arc<Notify>,
+}
+
+impl std::fmt::Debug for Circuits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Circuits").field("backend", &self.backend).field("pair", &self.pair).finish_non_exhaustive()
+    }
+}
+
+impl Circuits {
+    /// Closed circuits; `opened` is notified when one opens.
+    #[must_use]
+    pub fn new(backend: BackendName, context: BreakerContext, opened: Arc<Notify>) -> Self {
+        Self { backend, context, pair: Mutex::default(), opened }
+    }
+
+    /// State of the circuit for this kind of calls.
+    #[must_use]
+    pub fn state(&self, kind: CallKind) -> CircuitState {
+        self.pair.lock().of(kind).state()
+    }
+
+    /// Whether a call of this kind would be made now.
+    #[must_use]
+    pub fn admits(&self, kind: CallKind) -> bool {
+        self.pair.lock().of(kind).admits()
+    }
+
+    /// Asks to make a call; `None` means that the call must not be made.
+    #[must_use]
+    pub fn admit(&self, kind: CallKind) -> Option<Permit> {
+        self.pair.lock().of(kind).admit(self.now())
+    }
+
+    /// Records the result of a call.
+    pub fn record(&self, kind: CallKind, permit: Permit, result: CallResult) {
+        let (now, settings) = (self.now(), self.context.settings.current());
+        // Jitter is drawn for failures only, so that successful calls cost no system call.
+        let jitter = if result == CallResult::Failure { self.context.entropy.next_unit() } else { 0.0 };
+        self.change(kind, |circuit| circuit.record(permit, result, now, &settings, jitter));
+    }
+
+    /// Records a read that took longer than its caller waited, as a failure.
+    pub fn record_slow_read(&self) {
+        if let Some(permit) = self.admit(CallKind::Read) {
+            self.record(CallKind::Read, permit, CallResult::Failure);
+        }
+    }
+
+    /// How long until a probe of the identity object may close a circuit, or until a trial expires; `None` if neither
+    /// is awaited.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let (now, settings, pair) = (self.now(), self.context.settings.current(), self.pair.lock());
+        [&pair.reads, &pair.writes].into_iter().filter_map(|circuit| circuit.next_deadline(now, &settings)).min()
+    }
+
+    /// Records a probe of the identity object. A good one closes an open circuit of reads whose time has ended; writes
+    /// then need one real write. A failed one opens both again.
+    pub fn record_probe(&self, is_good: bool) {
+        let (now, settings) = (self.now(), self.context.settings.current());
+        let result = if is_good { CallResult::Success } else { CallResult::Failure };
+        for kind in [CallKind::Read, CallKind::Write] {
+            let jitter = self.context.entropy.next_unit();
+            // Only a real write shows that writes succeed again.
+            let decides = kind == CallKind::Read || !is_good;
+            self.change(kind, |circuit| {
+                let is_due = circuit.is_trial_due(now);
+                circuit.half_open(now);
+                if let Some(permit) = if is_due && decides { circuit.admit(now) } else { None } {
+                    circuit.record(permit, result, now, &settings, jitter);
+                }
+            });
+        }
+    }
+
+    /// Opens circuits again whose trial takes longer than it may; returns their number.
+    pub fn expire_trials(&self) -> u64 {
+        let (now, settings) = (self.now(), self.context.settings.current());
+        let mut expired = 0;
+        for kind in [CallKind::Read, CallKind::Write] {
+            let jitter = self.context.entropy.next_unit();
+            self.change(kind, |circuit| expired += u64::from(circuit.expire_trial(now, &settings, jitter)));
+        }
+        expired
+    }
+
+    fn now(&self) -> Duration {
+        self.context.clock.since_boot()
+    }
+
+    /// Changes a circuit and logs its state if that changed.
+    fn change(&self, kind: CallKind, change: impl FnOnce(&mut Circuit)) {
+        let mut pair = self.pair.lock();
+        let circuit = pair.of(kind);
+        let before = circuit.state();
+        change(circuit);
+        let after = circuit.state();
+        drop(pair);
+        if before == after {
+            return;
+        }
+        let (backend, calls, state) = (&self.backend, kind.as_str(), after.as_str());
+        match after {
+            CircuitState::Open => {
+                tracing::warn!(%backend, calls, state, "circuit breaker opened, calls are skipped");
+                self.opened.notify_one();
+            }
+            CircuitState::HalfOpen => tracing::info!(%backend, calls, state, "circuit breaker awaits one trial call"),
+            CircuitState::Closed => tracing::info!(%backend, calls, state, "circuit breaker closed, calls resume"),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Makes no call to a backend whose circuit is open, and records the result of every call.
+//!
+//! Failures are: the store is away or gives no clear answer, it cuts a body off, or it refuses a call and the identity
+//! object as well. Absent keys, broken bodies of clients, a full store and the refusal of one key are not. Deletes are
+//! skipped while a circuit is open and count only if the store refuses everything: a store that fails deletes alone
+//! must stay readable. Objects of s3o itself are always read, because a probe of the identity object closes the
+//! circuit.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use s3o_model::circuit::{CallResult, CircuitState, Permit};
+use s3o_model::names::BackendName;
+
+use crate::fleet::{CallKind, Circuits};
+use crate::identity::IDENTITY_KEY;
+use crate::{
+    Backend, BodyError, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, Written,
+};
+
+const OPEN: &str = "its circuit breaker is open";
+
+/// A backend behind a circuit breaker.
+#[derive(Debug)]
+pub struct Breaker {
+    inner: SharedBackend,
+    circuits: Arc<Circuits>,
+}
+
+/// A call in progress. If it is dropped without a result, its caller disconnected.
+struct Call {
+    circuits: Arc<Circuits>,
+    kind: CallKind,
+    permit: Option<Permit>,
+}
+
+impl Call {
+    fn record(&mut self, result: CallResult) {
+        if let Some(permit) = self.permit.take() {
+            self.circuits.record(self.kind, permit, result);
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.record(CallResult::Neutral);
+    }
+}
+
+impl Breaker {
+    /// Wraps a backend.
+    #[must_use]
+    pub fn new(inner: SharedBackend, circuits: Arc<Circuits>) -> Self {
+        Self { inner, circuits }
+    }
+
+    fn start(&self, kind: CallKind) -> Result<Call, Error> {
+        let permit = self.circuits.admit(kind).ok_or_else(|| Error::Away(OPEN.to_owned()))?;
+        Ok(Call { circuits: Arc::clone(&self.circuits), kind, permit: Some(permit) })
+    }
+
+    /// Records the answer of a call.
+    async fn finish<T>(&self, mut call: Call, answer: Result<T, Error>) -> Result<T, Error> {
+        let answer = match answer {
+            Err(Error::Refused(why)) if self.refuses_everything().await => Err(Error::Away(why)),
+            answer => answer,
+        };
+        call.record(match &answer {
+            Ok(_) | Err(Error::NotFound) => CallResult::Success,
+            Err(Error::Away(_) | Error::Unknown(_)) => CallResult::Failure,
+            Err(Error::Refused(_) | Error::Body(_) | Error::NoSpace(_) | Error::Unsupported(_)) => CallResult::Neutral,
+        });
+        answer
+    }
+
+    /// True if the store refuses the identity object, too: its access key was revoked or its folder is closed. It is
+    /// then away, and its refusals say nothing about single keys.
+    async fn refuses_everything(&self) -> bool {
+        self.inner.read_own(IDENTITY_KEY).await.is_err()
+    }
+
+    /// Turns refusals of a store that refuses everything into `Away`: they would make dead letters otherwise.
+    async fn judge_refusals(&self, answers: Vec<DeleteAnswer>) -> Vec<DeleteAnswer> {
+        let is_refused = |answer: &DeleteAnswer| matches!(answer, DeleteAnswer::Refused(_));
+        if !answers.iter().any(is_refused) || !self.refuses_everything().await {
+            return answers;
+        }
+        if let Ok(mut call) = self.start(CallKind::Read) {
+            call.record(CallResult::Failure);
+        }
+        let away = |answer| match answer {
+            DeleteAnswer::Refused(why) => DeleteAnswer::Away(why),
+            other => other,
+        };
+        answers.into_iter().map(away).collect()
+    }
+
+    /// True while deletes are skipped.
+    fn skips_deletes(&self) -> bool {
+        [CallKind::Read, CallKind::Write].iter().any(|kind| self.circuits.state(*kind) == CircuitState::Open)
+    }
+}
+
+/// A body whose end is recorded: success once all bytes arrived, failure if the store cuts it off.
+struct RecordedBody {
+    body: ByteStream,
+    call: Call,
+    /// Bytes that are still to come; `None` if only the end of the body tells.
+    left_bytes: Option<u64>,
+}
+
+impl Stream for RecordedBody {
+    type Item = Result<Bytes, BodyError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let item = ready!(self.body.poll_next_unpin(context));
+        match &item {
+            Some(Ok(chunk)) => {
+                self.left_bytes = self.left_bytes.map(|left| left.saturating_sub(chunk.len() as u64));
+                if self.left_bytes == Some(0) {
+                    self.call.record(CallResult::Success);
+                }
+            }
+            Some(Err(_)) => self.call.record(CallResult::Failure),
+            None => self.call.record(CallResult::Success),
+        }
+        Poll::Ready(item)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Backend for Breaker {
+    fn name(&self) -> &BackendName {
+        self.inner.name()
+    }
+
+    fn put_bytes_max(&self) -> u64 {
+        self.inner.put_bytes_max()
+    }
+
+    async fn probe_traits(&self) -> Result<Traits, Error> {
+        self.inner.probe_traits().await
+    }
+
+    async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
+        let call = self.start(CallKind::Write)?;
+        self.finish(call, self.inner.put(key, size_bytes, body).await).await
+    }
+
+    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+        let call = self.start(CallKind::Read)?;
+        match self.inner.get(key, span).await {
+            Ok(body) => Ok(Box::pin(RecordedBody { body, call, left_bytes: span.map(|span| span.length) })),
+            Err(error) => self.finish(call, Err(error)).await,
+        }
+    }
+
+    async fn probe(&self, key: &str) -> Probe {
+        let Ok(mut call) = self.start(CallKind::Read) else { return Probe::Unknown(OPEN.to_owned()) };
+        let probe = self.inner.probe(key).await;
+        call.record(match &probe {
+            Probe::Present(_) | Probe::Absent => CallResult::Success,
+            // The answer may concern this key only.
+            Probe::Unknown(_) if self.refuses_everything().await => CallResult::Failure,
+            Probe::Unknown(_) => CallResult::Neutral,
+        });
+        probe
+    }
+
+    async fn delete_batch(&self, doomed: &[DeleteKey]) -> Vec<DeleteAnswer> {
+        if self.skips_deletes() {
+            return vec![DeleteAnswer::Away(OPEN.to_owned()); doomed.len()];
+        }
+        let answers = self.inner.delete_batch(doomed).await;
+        self.judge_refusals(answers).await
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
+        let call = self.start(CallKind::Read)?;
+        self.finish(call, self.inner.list(prefix, after, limit).await).await
+    }
+
+    async fn start_upload(&self, key: &str) -> Result<String, Error> {
+        let call = self.start(CallKind::Write)?;
+        self.finish(call, self.inner.start_upload(key).await).await
+    }
+
+    async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
+        let call = self.start(CallKind::Write)?;
+        self.finish(call, self.inner.put_part(part, size_bytes, body).await).await
+    }
+
+    async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
+        let call = self.start(CallKind::Write)?;
+        self.finish(call, self.inner.finish_upload(key, upload, parts).await).await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {
+        if self.skips_deletes() {
+            return DeleteAnswer::Away(OPEN.to_owned());
+        }
+        let answer = self.inner.abort_upload(key, upload).await;
+        self.judge_refusals(vec![answer]).await.remove(0)
+    }
+
+    async fn uploads_of(&self, key: &str) -> Result<Vec<String>, Error> {
+        let call = self.start(CallKind::Read)?;
+        self.finish(call, self.inner.uploads_of(key).await).await
+    }
+
+    async fn list_uploads(&self, from: Option<&UnfinishedUpload>) -> Result<UploadsPage, Error> {
+        let call = self.start(CallKind::Read)?;
+        self.finish(call, self.inner.list_uploads(from).await).await
+    }
+
+    async fn read_own(&self, key: &str) -> Result<Option<Bytes>, Error> {
+        self.inner.read_own(key).await
+    }
+
+    async fn write_own(&self, key: &str, body: Bytes) -> Result<(), Error> {
+        self.inner.write_own(key, body).await
+    }
+
+    async fn store_changed(&self) -> bool {
+        self.inner.store_changed().await
+    }
+
+    async fn reopen_store(&self) -> Result<(), Error> {
+        self.inner.reopen_store().await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Circuit breaker for one kind of calls to one backend: after consecutive failures no call is made for a time, then
+//! one trial decides whether calls resume.
+//!
+//! Moments are times since boot, so that setting the wall clock neither closes nor prolongs anything.
+
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+
+/// Longest time without a trial.
+const OPEN_MAX: Duration = Duration::from_mins(5);
+
+/// When a circuit opens and how it closes again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitSettings {
+    /// Number of consecutive failures that open the circuit.
+    pub failure_threshold: u32,
+    /// How long it stays open at first; doubles with each failed trial, up to five minutes.
+    pub open_timeout: Duration,
+    /// How long a trial may run; after that it counts as failed.
+    pub probe_timeout: Duration,
+}
+
+impl Default for CircuitSettings {
+    fn default() -> Self {
+        let (open_timeout, probe_timeout) = (Duration::from_secs(30), Duration::from_mins(2));
+        Self { failure_threshold: 5, open_timeout, probe_timeout }
+    }
+}
+
+/// Whether calls are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CircuitState {
+    /// Calls are made.
+    Closed,
+    /// One trial is made or awaited.
+    HalfOpen,
+    /// No call is made.
+    Open,
+}
+
+impl CircuitState {
+    /// Name in status and logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::HalfOpen => "half_open",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// Permission to make one call; its result is recorded with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permit {
+    /// True if the result decides a half-open circuit.
+    is_trial: bool,
+}
+
+/// Result of a call, as far as it says something about the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallResult {
+    /// The backend did what it was asked, or proved that it cannot be done.
+    Success,
+    /// The backend failed.
+    Failure,
+    /// The call says nothing about the backend: the client sent a broken body, or the caller disconnected.
+    Neutral,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Closed {
+        failures: u32,
+    },
+    /// Without a trial until then.
+    Open {
+        until: Duration,
+    },
+    /// `trial`: start of the trial in progress.
+    HalfOpen {
+        trial: Option<Duration>,
+    },
+}
+
+/// The circuit of one kind of calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Circuit {
+    phase: Phase,
+    /// How often it opened without staying closed in between.
+    openings: u32,
+    /// When it closed or opened last.
+    since: Duration,
+}
+
+impl Default for Circuit {
+    fn default() -> Self {
+        Self { phase: Phase::Closed { failures: 0 }, openings: 0, since: Duration::ZERO }
+    }
+}
+
+impl Circuit {
+    /// Whether calls are made.
+    #[must_use]
+    pub const fn state(&self) -> CircuitState {
+        match self.phase {
+            Phase::Closed { .. } => CircuitState::Closed,
+            Phase::HalfOpen { .. } => CircuitState::HalfOpen,
+            Phase::Open { .. } => CircuitState::Open,
+        }
+    }
+
+    /// Since when it is closed, or since when it is not.
+    #[must_use]
+    pub const fn since(&self) -> Duration {
+        self.since
+    }
+
+    /// Whether a call would be made now.
+    #[must_use]
+    pub const fn admits(&self) -> bool {
+        matches!(self.phase, Phase::Closed { .. } | Phase::HalfOpen { trial: None })
+    }
+
+    /// Asks to make a call; `None` means that the call must not be made.
+    pub fn admit(&mut self, now: Duration) -> Option<Permit> {
+        match &mut self.phase {
+            Phase::Closed { .. } => Some(Permit { is_trial: false }),
+            Phase::HalfOpen { trial: trial @ None } => {
+                *trial = Some(now);
+                Some(Permit { is_trial: true })
+            }
+            Phase::HalfOpen { trial: Some(_) } | Phase::Open { .. } => None,
+        }
+    }
+
+    /// Records the result of a call. While the circuit is not closed, only the result of the trial counts.
+    pub fn record(
+        &mut self,
+        permit: Permit,
+        result: CallResult,
+        now: Duration,
+        settings: &CircuitSettings,
+        jitter: f64,
+    ) {
+        match (self.phase, result) {
+            (Phase::Closed { .. }, CallResult::Success) => self.phase = Phase::Closed { failures: 0 },
+            (Phase::Closed { failures }, CallResult::Failure) => {
+                let failures = failures.saturating_add(1);
+                self.phase = Phase::Closed { failures };
+                if failures >= settings.failure_threshold {
+                    self.open(now, settings, jitter);
+                }
+            }
+            (Phase::HalfOpen { .. }, CallResult::Success) if permit.is_trial => self.close(now),
+            (Phase::HalfOpen { .. }, CallResult::Failure) if permit.is_trial => self.open(now, settings, jitter),
+            (Phase::HalfOpen { .. }, CallResult::Neutral) if permit.is_trial => {
+                self.phase = Phase::HalfOpen { trial: None };
+            }
+            (Phase::Closed { .. } | Phase::HalfOpen { .. } | Phase::Open { .. }, _) => {}
+        }
+    }
+
+    /// Whether the circuit is open and its time without a trial has ended.
+    #[must_use]
+    pub fn is_trial_due(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Open { until } if now >= until)
+    }
+
+    /// How long until a trial is due, or until the trial in progress expires; `None` if neither is awaited.
+    #[must_use]
+    pub fn next_deadline(&self, now: Duration, settings: &CircuitSettings) -> Option<Duration> {
+        let deadline = match self.phase {
+            Phase::Open { until } => until,
+            Phase::HalfOpen { trial: Some(start) } => start + settings.probe_timeout,
+            Phase::Closed { .. } | Phase::HalfOpen { trial: None } => return None,
+        };
+        Some(deadline.saturating_sub(now))
+    }
+
+    /// Awaits a trial, if one is due.
+    pub fn half_open(&mut self, now: Duration) {
+        if self.is_trial_due(now) {
+            self.phase = Phase::HalfOpen { trial: None };
+        }
+    }
+
+    /// Opens the circuit again if its trial takes longer than it may; true if it did.
+    pub fn expire_trial(&mut self, now: Duration, settings: &CircuitSettings, jitter: f64) -> bool {
+        let expired = matches!(self.phase, Phase::HalfOpen { trial: Some(start) }
+            if now.saturating_sub(start) >= settings.probe_timeout);
+        if expired {
+            self.open(now, settings, jitter);
+        }
+        expired
+    }
+
+    fn open(&mut self, now: Duration, settings: &CircuitSettings, jitter: f64) {
+        match self.phase {
+            // A circuit that opens again soon after it closed goes on doubling.
+            Phase::Closed { .. } if now.saturating_sub(self.since) >= settings.open_timeout => {
+                (self.openings, self.since) = (1, now);
+            }
+            Phase::Closed { .. } => (self.openings, self.since) = (self.openings.saturating_add(1), now),
+            Phase::HalfOpen { .. } | Phase::Open { .. } => self.openings = self.openings.saturating_add(1),
+        }
+        let delays = Backoff { min: settings.open_timeout, max: OPEN_MAX.max(settings.open_timeout) };
+        self.phase = Phase::Open { until: now + delays.delay(self.openings, jitter) };
+    }
+
+    fn close(&mut self, now: Duration) {
+        (self.phase, self.since) = (Phase::Closed { failures: 0 }, now);
+    }
+}
+
+#[cfg(test)]
+mod tests;

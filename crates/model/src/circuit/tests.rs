@@ -1,0 +1,96 @@
+//! Tests of the transitions of a circuit.
+
+use super::{CallResult, Circuit, CircuitSettings, CircuitState, Permit};
+use std::time::Duration;
+
+const SETTINGS: CircuitSettings = CircuitSettings {
+    failure_threshold: 3,
+    open_timeout: Duration::from_secs(30),
+    probe_timeout: Duration::from_mins(2),
+};
+const START: Duration = Duration::from_hours(1);
+
+fn call(circuit: &mut Circuit, result: CallResult, now: Duration) -> bool {
+    let Some(permit) = circuit.admit(now) else { return false };
+    circuit.record(permit, result, now, &SETTINGS, 1.0);
+    true
+}
+
+fn opened() -> Circuit {
+    let mut circuit = Circuit::default();
+    for _ in 0..3 {
+        assert!(call(&mut circuit, CallResult::Failure, START));
+    }
+    assert_eq!(circuit.state(), CircuitState::Open);
+    circuit
+}
+
+#[test]
+fn consecutive_failures_open_the_circuit() {
+    let mut circuit = Circuit::default();
+    let results = [CallResult::Failure, CallResult::Failure, CallResult::Neutral, CallResult::Success];
+    for result in results.into_iter().chain([CallResult::Failure, CallResult::Failure]) {
+        assert!(call(&mut circuit, result, START));
+    }
+    assert_eq!(circuit.state(), CircuitState::Closed, "a success was between the failures");
+    assert!(call(&mut circuit, CallResult::Failure, START));
+    assert_eq!(circuit.state(), CircuitState::Open);
+    assert!(circuit.admit(START).is_none());
+}
+
+#[test]
+fn one_trial_decides_after_the_open_timeout() {
+    let mut circuit = opened();
+    circuit.half_open(START + SETTINGS.open_timeout / 2);
+    assert_eq!(circuit.state(), CircuitState::Open, "too early");
+    let due = START + SETTINGS.open_timeout;
+    circuit.half_open(due);
+    let trial = circuit.admit(due).expect("a trial");
+    assert!(circuit.admit(due).is_none(), "one trial at a time");
+    let stale = Permit { is_trial: false };
+    circuit.record(stale, CallResult::Success, due, &SETTINGS, 1.0);
+    assert_eq!(circuit.state(), CircuitState::HalfOpen, "a call from before does not decide");
+    circuit.record(trial, CallResult::Success, due, &SETTINGS, 1.0);
+    assert_eq!((circuit.state(), circuit.since()), (CircuitState::Closed, due));
+}
+
+#[test]
+fn failed_trials_double_the_time_up_to_five_minutes() {
+    let (mut circuit, mut now) = (opened(), START);
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        let wait = circuit.next_deadline(now, &SETTINGS).expect("open");
+        waits.push(wait.as_secs());
+        now += wait;
+        circuit.half_open(now);
+        assert!(call(&mut circuit, CallResult::Failure, now));
+    }
+    assert_eq!(waits, [30, 60, 120, 240, 300, 300]);
+    assert_eq!(circuit.since(), START, "it was not closed meanwhile");
+}
+
+#[test]
+fn a_circuit_that_stayed_closed_starts_again_with_the_shortest_time() {
+    for (closed_for, wait) in [(SETTINGS.open_timeout, 30), (SETTINGS.open_timeout / 2, 60)] {
+        let mut circuit = opened();
+        let now = START + SETTINGS.open_timeout;
+        circuit.half_open(now);
+        assert!(call(&mut circuit, CallResult::Success, now));
+        for _ in 0..3 {
+            call(&mut circuit, CallResult::Failure, now + closed_for);
+        }
+        assert_eq!(circuit.next_deadline(now + closed_for, &SETTINGS), Some(Duration::from_secs(wait)));
+    }
+}
+
+#[test]
+fn a_trial_without_a_result_is_repeated_or_expires() {
+    let mut circuit = opened();
+    let due = START + SETTINGS.open_timeout;
+    circuit.half_open(due);
+    assert!(call(&mut circuit, CallResult::Neutral, due));
+    assert!(circuit.admit(due).is_some(), "the next call is the trial");
+    assert!(!circuit.expire_trial(due, &SETTINGS, 1.0));
+    assert!(circuit.expire_trial(due + SETTINGS.probe_timeout, &SETTINGS, 1.0));
+    assert_eq!(circuit.state(), CircuitState::Open);
+}

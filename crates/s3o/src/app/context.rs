@@ -1,0 +1,86 @@
+//! What most parts of the server are made with.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use s3o_catalog::Longest;
+use s3o_engine::IntentMetrics;
+use s3o_model::circuit::CircuitSettings;
+use s3o_model::clock::{Clock, SystemClock};
+use s3o_model::clock_hold::StoreTime;
+use s3o_model::entropy::{Entropy, SystemEntropy};
+use s3o_model::ids::{IdSource, InstanceId};
+use s3o_model::shared::Shared;
+use s3o_server::audit::Audit;
+use s3o_workers::{BatchConcurrency, Budget, ClockGuard, DriftGauge, ExpiryClaims, SharedRules};
+use tokio::sync::Notify;
+
+use super::workers;
+use crate::cli::CommandFailure;
+use crate::config::Config;
+
+/// One per process; opened before every other part.
+pub(super) struct AppContext {
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub ids: IdSource,
+    pub instance: InstanceId,
+    pub cleanup_wakeup: Arc<Notify>,
+    pub registry: Arc<Mutex<Registry>>,
+    pub audit: Arc<Audit>,
+    /// Shared by requests and background work.
+    pub budget: Arc<Budget>,
+    pub intent_metrics: IntentMetrics,
+    pub drift: DriftGauge,
+    /// Kept across reloads, which replace the workers.
+    pub cleanup_concurrency: BatchConcurrency,
+    pub expiry_claims: ExpiryClaims,
+    /// The lifecycle rules of the configuration; a reload replaces them.
+    pub lifecycle_rules: SharedRules,
+    /// How far in the future times in the catalog can be; a reload replaces it.
+    pub longest: Shared<Longest>,
+    /// Settings of the circuit breakers; a reload replaces them.
+    pub circuit: Shared<CircuitSettings>,
+    /// The date that an S3 backend last sent.
+    pub store_time: Arc<StoreTime>,
+    /// Decides whether the wall clock is trusted; None where the database's clock is used.
+    pub clock_guard: Option<Arc<ClockGuard>>,
+}
+
+impl AppContext {
+    pub fn new(config: &Config) -> Result<Self, CommandFailure> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
+        let instance = InstanceId::new(ids.fresh());
+        let opened = Audit::open(&config.audit, Arc::clone(&clock));
+        let audit = opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))?;
+        let mut registry = Registry::default();
+        audit.register(&mut registry);
+        let drift = DriftGauge::register(&mut registry, config.backends.iter().map(|backend| backend.name.clone()));
+        Ok(Self {
+            clock,
+            entropy,
+            ids,
+            instance,
+            cleanup_wakeup: Arc::default(),
+            registry: Arc::new(Mutex::new(registry)),
+            audit: Arc::new(audit),
+            budget: Budget::new(config.server.max_concurrent_requests),
+            intent_metrics: IntentMetrics::default(),
+            drift,
+            cleanup_concurrency: BatchConcurrency::default(),
+            expiry_claims: ExpiryClaims::default(),
+            lifecycle_rules: SharedRules::new(config.lifecycle.rules.iter().cloned().collect()),
+            longest: Shared::new(workers::longest(config)),
+            circuit: Shared::new(config.circuit_breaker.circuit),
+            store_time: Arc::default(),
+            clock_guard: None,
+        })
+    }
+
+    pub fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
+        register(&mut self.registry.lock())
+    }
+}
