@@ -36,7 +36,7 @@ EXTRA_SECONDS_MAX = 60
 # Audit events that must never occur.
 NEVER = {"quota_audit.repaired", "cleanup_queue.dead_lettered", "backend.frozen"}
 # Errors of a stopped database or of closed connections.
-DATABASE_FAULTS = ("catalog away: ", "the outcome of a commit is unknown: ")
+DATABASE_FAULTS = ("catalog unavailable: ", "the outcome of a commit is unknown: ")
 STARTED = "s3o serves S3 on"
 SETTINGS = {
     "write_path": {"pending_intents": {"min_age": "2s", "reaper_tick": "100ms", "late_write_window": "4s"}},

@@ -206,7 +206,7 @@ class TestConfiguration:
         done = run(*arguments, folder=tmp_path)
         assert done.returncode == 1 and "backend disk: answers" in done.stdout, done
         for part in (
-            f"database: catalog away: PostgreSQL at 127.0.0.1:{database}, database db: ",
+            f"database: catalog unavailable: PostgreSQL at 127.0.0.1:{database}, database db: ",
             "redis: ",
             "backend b2: ",
         ):

@@ -140,7 +140,7 @@ def test_backend_that_holds_objects_and_is_not_configured_is_named(own_server):
     server.start()
     answer = server.raw().request("GET", "/bucket/left")
     assert (answer.status, message_of(answer)) == (503, "backend not configured")
-    warning = "backend disk holds 1000 bytes of objects and is not configured: they cannot be read"
+    warning = "backend disk holds 1000 bytes of objects and is not configured: configure it again to read them"
     assert json.loads(server.admin("GET", "/admin/api/status")[1])["warnings"] == [warning]
     arguments = ["--admin", f"http://127.0.0.1:{server.admin_port}", "--token", server.config["admin"]["token"]]
     shown = subprocess.run([binary(), "status", *arguments], capture_output=True, text=True, timeout=30)

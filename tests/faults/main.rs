@@ -13,6 +13,7 @@ mod late;
 mod late_writes;
 mod order;
 mod panicking_row;
+mod slow_copies;
 mod stale_claims;
 mod unexpected_identity;
 mod verify;

@@ -41,8 +41,11 @@ pub enum Error {
     #[error("no space left: {0}")]
     NoSpace(String),
     /// The store is unreachable or throttles requests; a retry may succeed.
-    #[error("away: {0}")]
+    #[error("unavailable: {0}")]
     Away(String),
+    /// The request was not sent, because the circuit breaker of the store is open; nothing can arrive there later.
+    #[error("not sent: {0}")]
+    NotSent(&'static str),
     /// The store rejected the request; a retry does not help.
     #[error("refused: {0}")]
     Refused(String),

@@ -140,11 +140,17 @@ impl Fleet {
         self.members.iter().map(|member| &member.backend)
     }
 
-    /// Records a read that took longer than its caller waited.
-    pub fn record_slow_read(&self, name: &BackendName) {
+    /// Records whether the first byte of a read arrived in time.
+    pub fn record_first_byte(&self, name: &BackendName, in_time: bool) {
         if let Some(circuits) = self.circuits(name) {
-            circuits.record_slow_read();
+            circuits.record_first_byte(in_time);
         }
+    }
+
+    /// Whether the last reads of a backend were too slow, so that other copies are tried first.
+    #[must_use]
+    pub fn is_slow(&self, name: &BackendName) -> bool {
+        self.circuits(name).is_some_and(|circuits| circuits.is_slow())
     }
 
     /// State of the circuit that is further from closed.
@@ -194,7 +200,6 @@ impl Fleet {
     /// Records the result of a probe, which may close or open circuits, and drops a "no space" mark that has expired.
     pub fn record_probe(&self, name: &BackendName, answer: Result<(), String>, now: Timestamp) {
         if let Some(circuits) = self.circuits(name) {
-            circuits.expire_trials();
             circuits.record_probe(answer.is_ok());
         }
         self.update_health(name, |state| {

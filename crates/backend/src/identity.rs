@@ -137,14 +137,18 @@ impl IdentityVerdict {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Fresh => "nothing was ever written here",
-            Self::Fits | Self::FitsNext => "the identity fits",
+            Self::Fits | Self::FitsNext => "the identity matches",
             Self::Overwritten => "a late write replaced the identity object",
-            Self::StaleClone => "the backend carries an older mark than the catalog wrote: is it a stale clone?",
-            Self::RestoredCatalog => "the backend carries a mark that the catalog does not know: was it restored?",
+            Self::StaleClone => "the backend has an older mark than the catalog wrote: is it a stale clone?",
+            Self::RestoredCatalog => {
+                "the backend has a mark that the catalog does not know: was the catalog restored from a backup?"
+            }
             Self::Contested => "two catalogs of this cluster use the backend: the mark is contested",
             Self::WrongCluster => "the backend belongs to another cluster",
             Self::WrongBackend => "the backend was attached under another name",
-            Self::Missing => "the identity object is gone: unmounted, emptied or the wrong place",
+            Self::Missing => {
+                "the identity object is missing: is the store not mounted, empty, or the wrong folder or bucket?"
+            }
         }
     }
 }

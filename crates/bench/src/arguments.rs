@@ -8,10 +8,10 @@ use s3o_model::{duration, size};
 
 use crate::plan::Workload;
 
-/// The endpoints to load, and how.
+/// Options of `s3o bench`.
 #[derive(Debug, Args)]
 pub struct BenchArguments {
-    /// S3 endpoint; for several instances of one store, all of them: requests are distributed in turn
+    /// S3 endpoint, or the endpoints of all instances of one store, which get requests in turn
     #[arg(long, value_name = "URLS", value_delimiter = ',', default_value = "http://127.0.0.1:9000")]
     pub endpoint: Vec<String>,
     /// Access key ID

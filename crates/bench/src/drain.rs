@@ -30,7 +30,7 @@ struct Extremes {
 /// Resumes the cleanup worker and polls until the queue is empty.
 pub async fn run(server: &Arc<Endpoint>) -> Result<(), Error> {
     let admin = server.admin().ok_or_else(|| Error::Usage("--metrics and --token are needed".to_owned()))?;
-    let unknown = || Error::Failed("the metrics or the process of the server are unknown".to_owned());
+    let unknown = || Error::Failed("no metrics or no process of the server, check --metrics and --pid".to_owned());
     let rows = server.stats().await?.ok_or_else(unknown)?.waiting;
     let before = server.usage()?.ok_or_else(unknown)?;
     println!("{HEADING}");

@@ -17,15 +17,15 @@ const CONCURRENCY_MAX: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
-    /// New objects
+    /// Write new objects
     Put,
-    /// Whole objects
+    /// Read whole objects
     Get,
-    /// Metadata of objects
+    /// Read the metadata of objects
     Head,
-    /// Pages of a listing, 1000 keys each
+    /// List objects in pages of 1000 keys
     List,
-    /// Single objects
+    /// Delete single objects
     Delete,
     /// 45 % GET, 30 % HEAD, 15 % PUT, 10 % DELETE
     Mixed,
@@ -123,15 +123,17 @@ impl BenchPlan {
     /// Validates the options.
     pub fn new(arguments: &BenchArguments) -> Result<Self, Error> {
         let refused = |why: String| Err(Error::Failed(why));
-        let Some(smallest) = arguments.sizes.first().copied() else { return refused("no sizes".to_owned()) };
+        let Some(smallest) = arguments.sizes.first().copied() else {
+            return refused("--sizes: no size given".to_owned());
+        };
         for &concurrency in &arguments.concurrency {
             if !(1..=CONCURRENCY_MAX).contains(&concurrency) {
-                return refused(format!("a concurrency of {concurrency} is not in 1..={CONCURRENCY_MAX}"));
+                return refused(format!("--concurrency: {concurrency} is not allowed, use 1 to {CONCURRENCY_MAX}"));
             }
             for &size_bytes in &arguments.sizes {
                 if size_bytes.saturating_mul(concurrency as u64) > BODIES_BYTES_MAX {
                     let (size, most) = (format_exact(size_bytes), format_exact(BODIES_BYTES_MAX));
-                    return refused(format!("{concurrency} bodies of {size} at one time are more than {most}"));
+                    return refused(format!("{concurrency} bodies of {size} need over {most} of memory, use fewer"));
                 }
             }
         }

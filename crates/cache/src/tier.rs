@@ -27,7 +27,7 @@ pub enum TierError {
     #[error("unavailable, not queried")]
     Skipped,
     /// The tier did not answer, or refused.
-    #[error("away: {0}")]
+    #[error("unavailable: {0}")]
     Away(String),
     /// The stored value is not the body of that content.
     #[error("corrupt entry: {0}")]

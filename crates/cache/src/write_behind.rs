@@ -70,7 +70,7 @@ impl WriteBehind {
             && let Ok(permit) = Arc::clone(&self.free_bytes).try_acquire_many_owned(bytes)
             && self.sender.try_send(TierWrite::Put(entry, permit)).is_err()
         {
-            tracing::debug!("write-behind queue full, body not shared");
+            tracing::debug!("write-behind queue full, body not written to the shared cache");
         }
     }
 
@@ -102,7 +102,7 @@ impl WriteBehind {
         if !batch.entries.is_empty()
             && let Err(error) = self.tier.put(&batch.entries).await
         {
-            tracing::debug!(%error, bodies = batch.entries.len(), "bodies not shared");
+            tracing::debug!(%error, bodies = batch.entries.len(), "cannot write bodies to the shared cache");
         }
         for contents in batch.removed.chunks(REMOVE_MAX) {
             let outcome = if self.tier.remove(contents).await.is_ok() { "ok" } else { "dropped" };

@@ -35,10 +35,10 @@ pub enum Verdict {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A guard did not hold; nothing was changed.
-    #[error("guard: {0:?}")]
+    #[error("guard did not hold: {0:?}")]
     Guard(Verdict),
     /// The catalog cannot be reached or written; nothing was changed.
-    #[error("catalog away: {0}")]
+    #[error("catalog unavailable: {0}")]
     Away(String),
     /// The answer to a COMMIT was lost: it happened or it did not.
     #[error("the outcome of a commit is unknown: {0}")]
@@ -58,7 +58,7 @@ pub enum Error {
     #[error("not a readable catalog: {0}")]
     Corrupt(String),
     /// A bug in this program.
-    #[error("catalog fault: {0}")]
+    #[error("internal error in the catalog: {0}")]
     Internal(String),
 }
 

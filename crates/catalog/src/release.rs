@@ -2,7 +2,7 @@
 //! locations become cleanups and its bytes move from used to orphan.
 //!
 //! Every unit that releases content uses these statements. The selector names the contents by a marker that neither
-//! time nor other units can change. See "Adding an operation that releases content" in CONTRIBUTING.md.
+//! time nor other units can change. See "Add an operation that releases content" in CONTRIBUTING.md.
 
 use s3o_model::cleanup::Reason;
 use s3o_model::ids::{ContentId, WriteId};

@@ -98,7 +98,7 @@ impl Engine {
         match self.catalog.suspect(content, copy).await {
             Ok(true) => tracing::warn!(%content, %backend, physical_key, "copy marked as suspect"),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%content, %backend, physical_key, %error, "bad copy not marked as suspect"),
+            Err(error) => tracing::warn!(%content, %backend, physical_key, %error, "cannot mark bad copy as suspect"),
         }
     }
 }

@@ -189,7 +189,7 @@ impl Engine {
         match self.catalog.renew(&open, self.settings().lease).await {
             Ok(renewed) => self.leases.renewed(&open, &renewed, term),
             Err(error) => {
-                tracing::warn!(%error, intents = open.len(), "leases not renewed");
+                tracing::warn!(%error, intents = open.len(), "cannot renew leases of open writes, retrying");
                 self.leases.not_renewed();
             }
         }

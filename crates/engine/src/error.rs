@@ -62,7 +62,7 @@ pub enum Error {
     #[error("no such part")]
     NoSuchPart,
     /// The object or part is larger than the limit.
-    #[error("larger than the {max_bytes} bytes allowed")]
+    #[error("the object or part is larger than the {max_bytes} bytes allowed")]
     TooLarge {
         /// Maximum size.
         max_bytes: u64,
@@ -89,7 +89,7 @@ pub enum Error {
     #[error("a concurrent request changed the same object or upload")]
     Conflict,
     /// The catalog is unavailable, or the write was abandoned; a repeated request may succeed.
-    #[error("away: {0}")]
+    #[error("unavailable: {0}")]
     Away(String),
     /// A backend that the request needs is unavailable; a repeated request may succeed later.
     #[error("{trouble}: {detail}")]
@@ -100,7 +100,7 @@ pub enum Error {
         detail: String,
     },
     /// The stored bytes are missing or differ from what was written.
-    #[error("damaged: {0}")]
+    #[error("stored bytes are damaged: {0}")]
     Damaged(String),
     /// A bug in s3o.
     #[error("internal error: {0}")]
@@ -141,7 +141,7 @@ impl From<s3o_backend::Error> for Error {
             Backend::Body(body) => Self::Body(body),
             Backend::NoSpace(_) => Self::NoSpace,
             Backend::NotFound => Self::Damaged("the backend does not have the bytes".to_owned()),
-            Backend::Away(_) | Backend::Unknown(_) => {
+            Backend::Away(_) | Backend::NotSent(_) | Backend::Unknown(_) => {
                 Self::Unavailable { trouble: BackendTrouble::Unreachable, detail: error.to_string() }
             }
             Backend::Refused(_) => Self::Unavailable { trouble: BackendTrouble::Refused, detail: error.to_string() },

@@ -56,8 +56,8 @@ const AMBIGUOUS: &str = "ambiguous";
 impl IntentMetrics {
     /// Registers the counters; those of these backends start at zero.
     pub fn register(&self, registry: &mut Registry, backends: impl Iterator<Item = BackendName>) {
-        registry.register("s3o_pending_intents_enqueued", "Writes announced by an intent", self.enqueued.clone());
-        registry.register("s3o_pending_intents_resolved", "Announced writes by their outcome", self.resolved.clone());
+        registry.register("s3o_pending_intents_enqueued", "Writes recorded as intents", self.enqueued.clone());
+        registry.register("s3o_pending_intents_resolved", "Intents by outcome", self.resolved.clone());
         registry.register(
             "s3o_cleanup_enqueue_failures",
             "Cleanups of written bytes that could not be queued immediately",

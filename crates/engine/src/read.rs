@@ -1,6 +1,7 @@
 //! Streams bytes of content from the backends. If a copy fails, the read continues with another copy at the same byte.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
@@ -10,6 +11,7 @@ use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, S
 use s3o_model::circuit::CircuitState;
 use s3o_model::content::{Location, Piece};
 use s3o_model::ids::ContentId;
+use s3o_model::names::BackendName;
 use s3o_model::range::ByteRange;
 
 use crate::{BackendTrouble, Engine, Error};
@@ -86,48 +88,65 @@ impl Engine {
     }
 
     /// Opens the first copy of a segment that is readable; fails with `failure` if no copy is left. Copies behind an
-    /// open circuit are tried last.
+    /// open circuit are tried last, and before them those of slow backends. A copy whose first byte is late is tried
+    /// again without a limit if the others fail.
     async fn open_segment(&self, segment: &mut Segment, mut failure: Error) -> Result<ByteStream, Error> {
-        let is_open = |location: &Location| self.fleet.circuit(&location.backend, CallKind::Read) == CircuitState::Open;
-        segment.locations.make_contiguous().sort_by_key(is_open);
-        while let Some(location) = segment.locations.pop_front() {
+        let order = |location: &Location| (self.is_open(&location.backend), self.fleet.is_slow(&location.backend));
+        segment.locations.make_contiguous().sort_by_key(order);
+        let mut late = VecDeque::new();
+        while let Some(location) = segment.locations.pop_front().or_else(|| late.pop_front()) {
             let Some(backend) = self.fleet.get(&location.backend) else {
                 failure = unavailable(BackendTrouble::NotConfigured, location.backend.to_string());
                 continue;
             };
-            let has_next = !segment.locations.is_empty();
-            match self.open_copy(backend, &location.physical_key, segment.span, has_next).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => {
-                    log_unreadable(&location, &error);
-                    if matches!(error, BackendError::Away(_)) {
-                        self.fleet.suspect(&location.backend);
-                    }
-                    self.recheck_copy(segment.content, &location, segment.size_bytes, &error).await;
-                    failure = self.copy_error(&location, error);
+            let limit = self.first_byte_limit(&segment.locations);
+            match self.open_copy(backend, &location.physical_key, segment.span, limit).await {
+                Some(Ok(stream)) => {
+                    segment.locations.append(&mut late);
+                    return Ok(stream);
                 }
+                Some(Err(error)) => failure = self.unreadable(segment, &location, error).await,
+                None => late.push_back(location),
             }
         }
         Err(failure)
     }
 
-    /// Opens a copy. If there is another one, the first byte must arrive within `first_byte_timeout`; a backend that is
-    /// too slow again and again is tried last from then on.
+    fn is_open(&self, backend: &BackendName) -> bool {
+        self.fleet.circuit(backend, CallKind::Read) == CircuitState::Open
+    }
+
+    /// How long to wait for the first byte of a copy; `None` if no other copy can be read now.
+    fn first_byte_limit(&self, others: &VecDeque<Location>) -> Option<Duration> {
+        let is_usable = |other: &Location| self.fleet.get(&other.backend).is_some() && !self.is_open(&other.backend);
+        others.iter().any(is_usable).then(|| self.settings().first_byte_timeout)
+    }
+
+    /// Opens a copy. With a limit, it waits for the first byte and returns `None` if that takes longer.
     async fn open_copy(
         &self,
         backend: &SharedBackend,
         key: &str,
         span: Span,
-        has_next: bool,
-    ) -> Result<ByteStream, BackendError> {
-        if !has_next {
-            return backend.get(key, Some(span)).await;
+        limit: Option<Duration>,
+    ) -> Option<Result<ByteStream, BackendError>> {
+        let Some(limit) = limit else { return Some(backend.get(key, Some(span)).await) };
+        let opened = tokio::time::timeout(limit, first_byte(backend, key, span)).await.ok();
+        self.fleet.record_first_byte(backend.name(), opened.is_some());
+        if opened.is_none() {
+            tracing::warn!(backend = %backend.name(), physical_key = key, "first byte of copy is late, trying next");
         }
-        let limit = self.settings().first_byte_timeout;
-        tokio::time::timeout(limit, first_byte(backend, key, span)).await.unwrap_or_else(|_| {
-            self.fleet.record_slow_read(backend.name());
-            Err(BackendError::Away(format!("no byte arrived within {} ms", limit.as_millis())))
-        })
+        opened
+    }
+
+    /// Reports a copy that cannot be read, and returns the error of the request if there is no other.
+    async fn unreadable(&self, segment: &Segment, location: &Location, error: BackendError) -> Error {
+        log_unreadable(location, &error);
+        if matches!(error, BackendError::Away(_)) {
+            self.fleet.suspect(&location.backend);
+        }
+        self.recheck_copy(segment.content, location, segment.size_bytes, &error).await;
+        self.copy_error(location, error)
     }
 
     /// A frozen backend may be the wrong disk or bucket, so bytes that it lacks are not lost.
@@ -146,7 +165,8 @@ async fn first_byte(backend: &SharedBackend, key: &str, span: Span) -> Result<By
     let mut body = backend.get(key, Some(span)).await?;
     match body.next().await {
         Some(Err(error)) => Err(BackendError::Away(error.to_string())),
-        first => Ok(Box::pin(stream::iter(first).chain(body))),
+        // An exhausted stream must not be polled again.
+        first => Ok(Box::pin(stream::iter(first).chain(body.fuse()))),
     }
 }
 

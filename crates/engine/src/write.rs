@@ -184,9 +184,11 @@ impl Engine {
 fn late_after(error: &BackendError, window: std::time::Duration) -> Late {
     match error {
         // The store refused the write, or did not receive all bytes.
-        BackendError::Body(_) | BackendError::NoSpace(_) | BackendError::Refused(_) | BackendError::Unsupported(_) => {
-            Late::No
-        }
+        BackendError::Body(_)
+        | BackendError::NoSpace(_)
+        | BackendError::Refused(_)
+        | BackendError::NotSent(_)
+        | BackendError::Unsupported(_) => Late::No,
         BackendError::NotFound | BackendError::Away(_) | BackendError::Unknown(_) => Late::Within(window),
     }
 }

@@ -54,8 +54,8 @@ impl CircuitState {
 /// Permission to make one call; its result is recorded with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permit {
-    /// True if the result decides a half-open circuit.
-    is_trial: bool,
+    /// Number of the trial, if the call is one.
+    trial: Option<u64>,
 }
 
 /// Result of a call, as far as it says something about the backend.
@@ -78,10 +78,16 @@ enum Phase {
     Open {
         until: Duration,
     },
-    /// `trial`: start of the trial in progress.
     HalfOpen {
-        trial: Option<Duration>,
+        trial: Option<Trial>,
     },
+}
+
+/// A trial in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Trial {
+    number: u64,
+    start: Duration,
 }
 
 /// The circuit of one kind of calls.
@@ -90,13 +96,15 @@ pub struct Circuit {
     phase: Phase,
     /// How often it opened without staying closed in between.
     openings: u32,
+    /// Number of trials so far; a call from an earlier trial must not end the current one.
+    trials: u64,
     /// When it closed or opened last.
     since: Duration,
 }
 
 impl Default for Circuit {
     fn default() -> Self {
-        Self { phase: Phase::Closed { failures: 0 }, openings: 0, since: Duration::ZERO }
+        Self { phase: Phase::Closed { failures: 0 }, openings: 0, trials: 0, since: Duration::ZERO }
     }
 }
 
@@ -126,16 +134,18 @@ impl Circuit {
     /// Asks to make a call; `None` means that the call must not be made.
     pub fn admit(&mut self, now: Duration) -> Option<Permit> {
         match &mut self.phase {
-            Phase::Closed { .. } => Some(Permit { is_trial: false }),
+            Phase::Closed { .. } => Some(Permit { trial: None }),
             Phase::HalfOpen { trial: trial @ None } => {
-                *trial = Some(now);
-                Some(Permit { is_trial: true })
+                self.trials += 1;
+                *trial = Some(Trial { number: self.trials, start: now });
+                Some(Permit { trial: Some(self.trials) })
             }
             Phase::HalfOpen { trial: Some(_) } | Phase::Open { .. } => None,
         }
     }
 
-    /// Records the result of a call. While the circuit is not closed, only the result of the trial counts.
+    /// Records the result of a call. While the circuit is not closed, only trials count. One that succeeds closes the
+    /// circuit even if it took longer than it may.
     pub fn record(
         &mut self,
         permit: Permit,
@@ -153,13 +163,21 @@ impl Circuit {
                     self.open(now, settings, jitter);
                 }
             }
-            (Phase::HalfOpen { .. }, CallResult::Success) if permit.is_trial => self.close(now),
-            (Phase::HalfOpen { .. }, CallResult::Failure) if permit.is_trial => self.open(now, settings, jitter),
-            (Phase::HalfOpen { .. }, CallResult::Neutral) if permit.is_trial => {
+            (Phase::HalfOpen { .. } | Phase::Open { .. }, CallResult::Success) if permit.trial.is_some() => {
+                self.close(now);
+            }
+            (Phase::HalfOpen { .. }, CallResult::Failure) if self.is_current(permit) => {
+                self.open(now, settings, jitter);
+            }
+            (Phase::HalfOpen { .. }, CallResult::Neutral) if self.is_current(permit) => {
                 self.phase = Phase::HalfOpen { trial: None };
             }
             (Phase::Closed { .. } | Phase::HalfOpen { .. } | Phase::Open { .. }, _) => {}
         }
+    }
+
+    fn is_current(&self, permit: Permit) -> bool {
+        matches!(self.phase, Phase::HalfOpen { trial: Some(trial) } if permit.trial == Some(trial.number))
     }
 
     /// Whether the circuit is open and its time without a trial has ended.
@@ -173,7 +191,7 @@ impl Circuit {
     pub fn next_deadline(&self, now: Duration, settings: &CircuitSettings) -> Option<Duration> {
         let deadline = match self.phase {
             Phase::Open { until } => until,
-            Phase::HalfOpen { trial: Some(start) } => start + settings.probe_timeout,
+            Phase::HalfOpen { trial: Some(trial) } => trial.start + settings.probe_timeout,
             Phase::Closed { .. } | Phase::HalfOpen { trial: None } => return None,
         };
         Some(deadline.saturating_sub(now))
@@ -186,19 +204,23 @@ impl Circuit {
         }
     }
 
-    /// Opens the circuit again if its trial takes longer than it may; true if it did.
-    pub fn expire_trial(&mut self, now: Duration, settings: &CircuitSettings, jitter: f64) -> bool {
-        let expired = matches!(self.phase, Phase::HalfOpen { trial: Some(start) }
-            if now.saturating_sub(start) >= settings.probe_timeout);
-        if expired {
+    /// Whether the trial in progress takes longer than it may.
+    #[must_use]
+    pub fn is_trial_overdue(&self, now: Duration, settings: &CircuitSettings) -> bool {
+        matches!(self.phase, Phase::HalfOpen { trial: Some(trial) }
+            if now.saturating_sub(trial.start) >= settings.probe_timeout)
+    }
+
+    /// Opens the circuit again if its trial takes longer than it may.
+    pub fn expire_trial(&mut self, now: Duration, settings: &CircuitSettings, jitter: f64) {
+        if self.is_trial_overdue(now, settings) {
             self.open(now, settings, jitter);
         }
-        expired
     }
 
     fn open(&mut self, now: Duration, settings: &CircuitSettings, jitter: f64) {
         match self.phase {
-            // A circuit that opens again soon after it closed goes on doubling.
+            // A circuit that opens again soon after it closed continues to double its delay.
             Phase::Closed { .. } if now.saturating_sub(self.since) >= settings.open_timeout => {
                 (self.openings, self.since) = (1, now);
             }

@@ -15,21 +15,21 @@ pub const KEY_BYTES_MAX: usize = 1024;
 pub enum InvalidName {
     /// The bucket name violates the rules of S3.
     #[error(
-        "bucket names have 3 to 63 lowercase letters, digits, dots and hyphens, and start and end with a letter \
-         or digit"
+        "a bucket name must have 3 to 63 lowercase letters, digits, dots and hyphens, and must start and end with a \
+         letter or digit"
     )]
     Bucket,
     /// S3 keys have at least one byte.
     #[error("a key must not be empty")]
     KeyEmpty,
     /// The key is longer than S3 allows.
-    #[error("a key has at most 1024 bytes")]
+    #[error("a key must not be longer than 1024 bytes")]
     KeyTooLong,
     /// The key contains a NUL, which PostgreSQL cannot store.
     #[error("a key must not contain the NUL character")]
     KeyNul,
     /// The backend name is not safe in a metric label or a path.
-    #[error("backend names have 1 to 63 lowercase letters, digits, hyphens and underscores")]
+    #[error("a backend name must have 1 to 63 lowercase letters, digits, hyphens and underscores")]
     Backend,
 }
 

@@ -25,9 +25,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve S3; without a configuration, with a SQLite catalog and a folder backend in the data folder
+    /// Serve S3; without a configuration file, use SQLite and a folder backend in the data folder
     Serve(Serve),
-    /// Write a configuration with comments
+    /// Write a commented configuration file
     Init(Init),
     /// Check a configuration and report every error with its path
     Validate(Validate),
@@ -51,7 +51,7 @@ pub enum Command {
     Catalog(CatalogCommand),
     /// Check the invariants of a running server; exits with 0 only if all were checked and hold
     Verify(VerifyCommand),
-    /// Load an S3 endpoint and print a table
+    /// Measure the throughput and latency of an S3 endpoint
     Bench(Box<BenchArguments>),
 }
 

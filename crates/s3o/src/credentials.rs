@@ -146,7 +146,10 @@ impl Credentials {
     /// Errors name the line and column and never quote the text, which may hold a secret.
     fn decode(bytes: &[u8]) -> Result<Self, String> {
         let invalid = |error: serde_json::Error| {
-            format!("line {}, column {}: not the JSON that s3o wrote", error.line(), error.column())
+            let (line, column) = (error.line(), error.column());
+            format!(
+                "line {line}, column {column}: not the JSON that s3o wrote; restore it, or delete it to get new keys"
+            )
         };
         serde_json::from_slice(bytes).map_err(invalid)
     }

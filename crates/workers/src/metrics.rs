@@ -64,7 +64,7 @@ impl WorkerMetrics {
         );
         registry.register(
             "s3o_stale_settlements",
-            "Settlements rejected because the claim had been taken over, by worker",
+            "Results that changed nothing because another worker had taken over the claim, by worker",
             stale.clone(),
         );
         registry.register("s3o_cleanup_queue_processed", "Cleanup attempts by outcome", cleanups.clone());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
+use s3o_backend::identity::read_identity;
 use s3o_model::backoff::Backoff;
 use s3o_model::clock::Clock;
 use s3o_model::names::BackendName;
@@ -87,18 +88,26 @@ impl Prober {
         interval.into_iter().chain(deadline.map(|deadline| deadline.max(PAUSE_MIN))).min()
     }
 
-    /// Probes a backend once and records the result; true if the backend answered.
+    /// Probes a backend once and records the result; true if the backend answered. A catalog that fails says nothing
+    /// about the backend, so the answer is recorded before it is compared with the catalog.
     pub async fn probe(&self, backend: &SharedBackend) -> bool {
-        let answer = match timeout(PROBE_MAX, self.identity.probe(backend)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(Error::Backend { source, .. })) => Err(source.to_string()),
-            // The catalog failed, which says nothing about the backend.
-            Ok(Err(_)) => return true,
+        let found = match timeout(PROBE_MAX, read_identity(backend.as_ref())).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err(format!("no answer within {} s", PROBE_MAX.as_secs())),
         };
-        let answered = answer.is_ok();
+        self.record(backend, found.as_ref().map(drop).map_err(Clone::clone));
+        let Ok(found) = found else { return false };
+        match timeout(PROBE_MAX, self.identity.judge_probe(backend, found)).await {
+            Ok(Err(Error::Backend { source, .. })) => {
+                self.record(backend, Err(source.to_string()));
+                false
+            }
+            Ok(_) | Err(_) => true,
+        }
+    }
+
+    fn record(&self, backend: &SharedBackend, answer: Result<(), String>) {
         self.fleet.record_probe(backend.name(), answer, self.clock.now());
-        answered
     }
 }
 

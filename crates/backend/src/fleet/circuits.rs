@@ -45,6 +45,17 @@ impl CallKind {
 struct Pair {
     reads: Circuit,
     writes: Circuit,
+    /// Fingerprint of the key whose read failed last.
+    failed_key: Option<u64>,
+    slow_reads: SlowReads,
+}
+
+/// Consecutive reads whose first byte was late.
+#[derive(Debug, Default)]
+struct SlowReads {
+    count: u32,
+    /// Time of the last one.
+    last: Duration,
 }
 
 impl Pair {
@@ -81,18 +92,21 @@ impl Circuits {
     /// State of the circuit for this kind of calls.
     #[must_use]
     pub fn state(&self, kind: CallKind) -> CircuitState {
+        self.expire_trial(kind);
         self.pair.lock().of(kind).state()
     }
 
     /// Whether a call of this kind would be made now.
     #[must_use]
     pub fn admits(&self, kind: CallKind) -> bool {
+        self.expire_trial(kind);
         self.pair.lock().of(kind).admits()
     }
 
     /// Asks to make a call; `None` means that the call must not be made.
     #[must_use]
     pub fn admit(&self, kind: CallKind) -> Option<Permit> {
+        self.expire_trial(kind);
         self.pair.lock().of(kind).admit(self.now())
     }
 
@@ -104,11 +118,27 @@ impl Circuits {
         self.change(kind, |circuit| circuit.record(permit, result, now, &settings, jitter));
     }
 
-    /// Records a read that took longer than its caller waited, as a failure.
-    pub fn record_slow_read(&self) {
-        if let Some(permit) = self.admit(CallKind::Read) {
-            self.record(CallKind::Read, permit, CallResult::Failure);
-        }
+    /// Records a failed read of a key, by its fingerprint. Repeated failures of one key count once: the key may be
+    /// unreadable, and the store fine.
+    pub fn record_failed_read(&self, permit: Permit, key: u64) {
+        let is_repeated = self.pair.lock().failed_key.replace(key) == Some(key);
+        self.record(CallKind::Read, permit, if is_repeated { CallResult::Neutral } else { CallResult::Failure });
+    }
+
+    /// Records whether the first byte of a read arrived in time.
+    pub fn record_first_byte(&self, in_time: bool) {
+        let (now, mut pair) = (self.now(), self.pair.lock());
+        let count = if in_time { 0 } else { pair.slow_reads.count.saturating_add(1) };
+        pair.slow_reads = SlowReads { count, last: now };
+    }
+
+    /// Whether the last reads were too slow, so that other copies are tried first. Ends after `open_timeout`: the next
+    /// read shows whether the backend is still slow.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        let (now, settings, pair) = (self.now(), self.context.settings.current(), self.pair.lock());
+        let SlowReads { count, last } = pair.slow_reads;
+        count >= settings.failure_threshold && now.saturating_sub(last) < settings.open_timeout
     }
 
     /// How long until a probe of the identity object may close a circuit, or until a trial expires; `None` if neither
@@ -120,33 +150,37 @@ impl Circuits {
     }
 
     /// Records a probe of the identity object. A good one closes an open circuit of reads whose time has ended; writes
-    /// then need one real write. A failed one opens both again.
+    /// then need one real write. A failed one counts as a failed read, and opens both again if their time has ended.
     pub fn record_probe(&self, is_good: bool) {
         let (now, settings) = (self.now(), self.context.settings.current());
         let result = if is_good { CallResult::Success } else { CallResult::Failure };
         for kind in [CallKind::Read, CallKind::Write] {
             let jitter = self.context.entropy.next_unit();
-            // Only a real write shows that writes succeed again.
-            let decides = kind == CallKind::Read || !is_good;
+            // Only a real write shows that writes succeed again, and only a body that reads do.
+            let counts_while_closed = kind == CallKind::Read && !is_good;
+            let decides_trial = kind == CallKind::Read || !is_good;
             self.change(kind, |circuit| {
-                let is_due = circuit.is_trial_due(now);
+                let counts = match circuit.state() {
+                    CircuitState::Closed => counts_while_closed,
+                    CircuitState::Open => circuit.is_trial_due(now) && decides_trial,
+                    CircuitState::HalfOpen => false,
+                };
                 circuit.half_open(now);
-                if let Some(permit) = if is_due && decides { circuit.admit(now) } else { None } {
+                if let Some(permit) = if counts { circuit.admit(now) } else { None } {
                     circuit.record(permit, result, now, &settings, jitter);
                 }
             });
         }
     }
 
-    /// Opens circuits again whose trial takes longer than it may; returns their number.
-    pub fn expire_trials(&self) -> u64 {
+    /// Opens a circuit again whose trial takes longer than it may. Every question about a circuit calls this first, so
+    /// that no timer is needed.
+    fn expire_trial(&self, kind: CallKind) {
         let (now, settings) = (self.now(), self.context.settings.current());
-        let mut expired = 0;
-        for kind in [CallKind::Read, CallKind::Write] {
+        if self.pair.lock().of(kind).is_trial_overdue(now, &settings) {
             let jitter = self.context.entropy.next_unit();
-            self.change(kind, |circuit| expired += u64::from(circuit.expire_trial(now, &settings, jitter)));
+            self.change(kind, |circuit| circuit.expire_trial(now, &settings, jitter));
         }
-        expired
     }
 
     fn now(&self) -> Duration {

@@ -56,9 +56,12 @@ fn refusal(error: &Error) -> DeleteAnswer {
     match error {
         Error::Refused(why) => DeleteAnswer::Refused(why.clone()),
         Error::Unknown(why) => DeleteAnswer::Unknown(why.clone()),
-        Error::NotFound | Error::Body(_) | Error::NoSpace(_) | Error::Away(_) | Error::Unsupported(_) => {
-            DeleteAnswer::Away(error.to_string())
-        }
+        Error::NotFound
+        | Error::Body(_)
+        | Error::NoSpace(_)
+        | Error::Away(_)
+        | Error::NotSent(_)
+        | Error::Unsupported(_) => DeleteAnswer::Away(error.to_string()),
     }
 }
 
@@ -139,12 +142,14 @@ fn remove_drafts(root: &OwnedFd, keys: &[String]) -> Vec<DeleteAnswer> {
     let folder = match open_parent(root, &path) {
         Ok(folder) => folder,
         Err(errno) if is_missing(errno) => return vec![DeleteAnswer::Absent; keys.len()],
-        Err(errno) => return vec![refusal(&failure("opening the drafts", errno)); keys.len()],
+        Err(errno) => return vec![refusal(&failure("opening the folder of temporary files", errno)); keys.len()],
     };
     let answers: Vec<_> = keys.iter().map(|key| remove(&folder, &draft_name(key))).collect();
     match rustix::fs::fsync(&folder) {
         Ok(()) => answers,
-        Err(errno) => vec![DeleteAnswer::Unknown(format!("deletes of drafts may not be durable: {errno}")); keys.len()],
+        Err(errno) => {
+            vec![DeleteAnswer::Unknown(format!("deletes of temporary files may not be durable: {errno}")); keys.len()]
+        }
     }
 }
 

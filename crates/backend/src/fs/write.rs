@@ -110,7 +110,7 @@ impl DraftFile {
         let if_exists = if exists == IfExists::Refuse { OFlags::EXCL } else { OFlags::TRUNC };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | if_exists;
         let file = rustix::fs::openat(&parent.folder, name, flags, Mode::from_raw_mode(0o600))
-            .map_err(|errno| failure("creating a draft", errno))?;
+            .map_err(|errno| failure("creating a temporary file", errno))?;
         Ok(Self { root, folder: parent.folder, name: name.to_owned(), file: File::from(file), published: false })
     }
 
@@ -125,7 +125,7 @@ impl DraftFile {
 
     /// Syncs the bytes, renames the draft, then syncs the folder.
     fn publish(mut self, state: &FsState, key: &str, exists: IfExists) -> Result<(), Error> {
-        self.file.sync_all().map_err(|error| io_failure("syncing a draft", &error))?;
+        self.file.sync_all().map_err(|error| io_failure("syncing a temporary file", &error))?;
         let location = KeyPath::parse(key)?;
         for _ in 0..RETRIES_MAX {
             let parent = create_parent(state, &self.root, &location)?;
@@ -138,7 +138,7 @@ impl DraftFile {
                 // write removed the draft.
                 Err(Errno::NOENT) => self.check_exists()?,
                 Err(Errno::EXIST) => return Err(Error::Refused(format!("{key} exists already"))),
-                Err(errno) => return Err(failure("renaming a draft", errno)),
+                Err(errno) => return Err(failure("renaming a temporary file", errno)),
             }
         }
         Err(Error::Away("the folder was removed in every attempt to write to it".to_owned()))
@@ -162,7 +162,7 @@ impl DraftFile {
     fn check_exists(&self) -> Result<(), Error> {
         match rustix::fs::statat(&self.folder, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(()),
-            Err(errno) => Err(Error::Unknown(format!("the draft was removed: {errno}"))),
+            Err(errno) => Err(Error::Unknown(format!("the temporary file was removed: {errno}"))),
         }
     }
 
@@ -170,7 +170,7 @@ impl DraftFile {
         match rustix::fs::unlinkat(&self.folder, self.name.as_str(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             // The draft has the name of its key's identifier, so the key's cleanup removes it, too.
-            Err(errno) => tracing::warn!(draft = self.name, error = %errno, "draft not removed"),
+            Err(errno) => tracing::warn!(file = self.name, error = %errno, "cannot remove temporary file"),
         }
     }
 }

@@ -1,14 +1,16 @@
 //! Makes no call to a backend whose circuit is open, and records the result of every call.
 //!
 //! Failures are: the store is away or gives no clear answer, it cuts a body off, or it refuses a call and the identity
-//! object as well. Absent keys, broken bodies of clients, a full store and the refusal of one key are not. Deletes are
-//! skipped while a circuit is open and count only if the store refuses everything: a store that fails deletes alone
-//! must stay readable. Objects of s3o itself are always read, because a probe of the identity object closes the
-//! circuit.
+//! object as well. Absent keys, broken bodies of clients, a full store and the refusal of one key are not. Only bytes
+//! that were stored or read to their end are a success: a store may answer small requests and fail every body. Deletes
+//! are skipped while a circuit is open and count only if the store refuses everything: a store that fails deletes alone
+//! must stay readable. Objects of s3o itself are always read: a probe of the identity object closes the circuit.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -24,6 +26,8 @@ use crate::{
 };
 
 const OPEN: &str = "its circuit breaker is open";
+/// How long the check of a refusal waits for the identity object.
+const REFUSAL_CHECK_MAX: Duration = Duration::from_secs(5);
 
 /// A backend behind a circuit breaker.
 #[derive(Debug)]
@@ -37,12 +41,16 @@ struct Call {
     circuits: Arc<Circuits>,
     kind: CallKind,
     permit: Option<Permit>,
+    /// Fingerprint of the key whose body is read.
+    read_key: Option<u64>,
 }
 
 impl Call {
     fn record(&mut self, result: CallResult) {
-        if let Some(permit) = self.permit.take() {
-            self.circuits.record(self.kind, permit, result);
+        let Some(permit) = self.permit.take() else { return };
+        match (result, self.read_key) {
+            (CallResult::Failure, Some(key)) => self.circuits.record_failed_read(permit, key),
+            (result, _) => self.circuits.record(self.kind, permit, result),
         }
     }
 }
@@ -61,20 +69,36 @@ impl Breaker {
     }
 
     fn start(&self, kind: CallKind) -> Result<Call, Error> {
-        let permit = self.circuits.admit(kind).ok_or_else(|| Error::Away(OPEN.to_owned()))?;
-        Ok(Call { circuits: Arc::clone(&self.circuits), kind, permit: Some(permit) })
+        let permit = self.circuits.admit(kind).ok_or(Error::NotSent(OPEN))?;
+        Ok(Call { circuits: Arc::clone(&self.circuits), kind, permit: Some(permit), read_key: None })
     }
 
-    /// Records the answer of a call.
-    async fn finish<T>(&self, mut call: Call, answer: Result<T, Error>) -> Result<T, Error> {
+    /// Records the answer of a call that moved no bytes.
+    async fn finish<T>(&self, call: Call, answer: Result<T, Error>) -> Result<T, Error> {
+        self.finish_as(call, answer, CallResult::Neutral).await
+    }
+
+    /// Records the answer of a call that stored bytes.
+    async fn finish_stored<T>(&self, call: Call, answer: Result<T, Error>) -> Result<T, Error> {
+        self.finish_as(call, answer, CallResult::Success).await
+    }
+
+    async fn finish_as<T>(&self, mut call: Call, answer: Result<T, Error>, done: CallResult) -> Result<T, Error> {
         let answer = match answer {
             Err(Error::Refused(why)) if self.refuses_everything().await => Err(Error::Away(why)),
             answer => answer,
         };
         call.record(match &answer {
-            Ok(_) | Err(Error::NotFound) => CallResult::Success,
+            Ok(_) => done,
             Err(Error::Away(_) | Error::Unknown(_)) => CallResult::Failure,
-            Err(Error::Refused(_) | Error::Body(_) | Error::NoSpace(_) | Error::Unsupported(_)) => CallResult::Neutral,
+            Err(
+                Error::NotFound
+                | Error::NotSent(_)
+                | Error::Refused(_)
+                | Error::Body(_)
+                | Error::NoSpace(_)
+                | Error::Unsupported(_),
+            ) => CallResult::Neutral,
         });
         answer
     }
@@ -82,7 +106,8 @@ impl Breaker {
     /// True if the store refuses the identity object, too: its access key was revoked or its folder is closed. It is
     /// then away, and its refusals say nothing about single keys.
     async fn refuses_everything(&self) -> bool {
-        self.inner.read_own(IDENTITY_KEY).await.is_err()
+        let identity = tokio::time::timeout(REFUSAL_CHECK_MAX, self.inner.read_own(IDENTITY_KEY)).await;
+        !matches!(identity, Ok(Ok(_)))
     }
 
     /// Turns refusals of a store that refuses everything into `Away`: they would make dead letters otherwise.
@@ -105,6 +130,12 @@ impl Breaker {
     fn skips_deletes(&self) -> bool {
         [CallKind::Read, CallKind::Write].iter().any(|kind| self.circuits.state(*kind) == CircuitState::Open)
     }
+}
+
+fn fingerprint(key: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A body whose end is recorded: success once all bytes arrived, failure if the store cuts it off.
@@ -151,11 +182,12 @@ impl Backend for Breaker {
 
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
         let call = self.start(CallKind::Write)?;
-        self.finish(call, self.inner.put(key, size_bytes, body).await).await
+        self.finish_stored(call, self.inner.put(key, size_bytes, body).await).await
     }
 
     async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        let call = self.start(CallKind::Read)?;
+        let mut call = self.start(CallKind::Read)?;
+        call.read_key = Some(fingerprint(key));
         match self.inner.get(key, span).await {
             Ok(body) => Ok(Box::pin(RecordedBody { body, call, left_bytes: span.map(|span| span.length) })),
             Err(error) => self.finish(call, Err(error)).await,
@@ -166,10 +198,9 @@ impl Backend for Breaker {
         let Ok(mut call) = self.start(CallKind::Read) else { return Probe::Unknown(OPEN.to_owned()) };
         let probe = self.inner.probe(key).await;
         call.record(match &probe {
-            Probe::Present(_) | Probe::Absent => CallResult::Success,
-            // The answer may concern this key only.
+            // Without a clear answer about the identity object, it is not the fault of this key.
             Probe::Unknown(_) if self.refuses_everything().await => CallResult::Failure,
-            Probe::Unknown(_) => CallResult::Neutral,
+            Probe::Present(_) | Probe::Absent | Probe::Unknown(_) => CallResult::Neutral,
         });
         probe
     }
@@ -194,12 +225,12 @@ impl Backend for Breaker {
 
     async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
         let call = self.start(CallKind::Write)?;
-        self.finish(call, self.inner.put_part(part, size_bytes, body).await).await
+        self.finish_stored(call, self.inner.put_part(part, size_bytes, body).await).await
     }
 
     async fn finish_upload(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Written, Error> {
         let call = self.start(CallKind::Write)?;
-        self.finish(call, self.inner.finish_upload(key, upload, parts).await).await
+        self.finish_stored(call, self.inner.finish_upload(key, upload, parts).await).await
     }
 
     async fn abort_upload(&self, key: &str, upload: &str) -> DeleteAnswer {

@@ -87,7 +87,7 @@ pub fn outcome_of<T>(answer: &Result<T, Error>) -> &'static str {
         Err(Error::NotFound) => "not_found",
         Err(Error::Body(_)) => "body",
         Err(Error::NoSpace(_)) => "no_space",
-        Err(Error::Away(_)) => "away",
+        Err(Error::Away(_) | Error::NotSent(_)) => "away",
         Err(Error::Refused(_)) => "refused",
         Err(Error::Unknown(_)) => "unknown",
         Err(Error::Unsupported(_)) => "unsupported",

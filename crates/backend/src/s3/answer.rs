@@ -88,6 +88,7 @@ pub(super) fn as_delete_answer(error: &Error) -> DeleteAnswer {
         Error::NotFound => DeleteAnswer::Absent,
         Error::Refused(why) => DeleteAnswer::Refused(why.clone()),
         Error::Away(why) | Error::NoSpace(why) => DeleteAnswer::Away(why.clone()),
+        Error::NotSent(why) => DeleteAnswer::Away((*why).to_owned()),
         Error::Body(_) | Error::Unknown(_) | Error::Unsupported(_) => DeleteAnswer::Unknown(error.to_string()),
     }
 }

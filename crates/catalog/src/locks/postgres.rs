@@ -176,7 +176,7 @@ impl SessionOwner {
         if session.held.is_empty() {
             self.session = None;
         } else if let Err(error) = answered(session.client.simple_query("SELECT 1")).await {
-            tracing::warn!(%error, "lock session lost");
+            tracing::warn!(%error, "lock session does not answer, its worker locks are lost");
             self.session = None;
         }
     }
@@ -187,7 +187,7 @@ impl SessionOwner {
         let ended = Arc::clone(&lost);
         tokio::task::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::warn!(%error, "lock session ended");
+                tracing::warn!(%error, "lock session ended with an error, its worker locks are lost");
             }
             ended.store(true, Ordering::Relaxed);
         });

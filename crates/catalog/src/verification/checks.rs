@@ -127,13 +127,13 @@ fn about_references() -> Vec<Check> {
     vec![
         check(
             Invariant::I6,
-            "a count equals the rows that refer",
+            "a reference count equals the number of referring rows",
             CONTENTS,
             [&shown, "contents r", &format!("r.ref_count <> {counts}")],
         ),
         check(
             Invariant::I6,
-            "live content is referred to, condemned content is not",
+            "live content has references, condemned content has none",
             CONTENTS,
             [
                 "'content ' || r.id || ' is ' || r.state || ' with ref_count ' || r.ref_count",
@@ -178,7 +178,7 @@ fn about_pieces() -> Vec<Check> {
     vec![
         check(
             Invariant::I1,
-            "the pieces of live joined content follow each other to its end",
+            "the pieces of live joined content cover it without gaps",
             CONTENTS,
             [
                 "'content ' || r.id",
@@ -231,7 +231,7 @@ fn about_uploads() -> Vec<Check> {
         ),
         check(
             Invariant::I11,
-            "a closed upload that holds parts is left to cleanup",
+            "a closed upload that still has parts waits for cleanup",
             UPLOADS,
             [
                 "'upload ' || r.id",
@@ -246,7 +246,7 @@ fn about_uploads() -> Vec<Check> {
 fn about_names() -> Vec<Check> {
     let mut checks = vec![check(
         Invariant::I8,
-        "a claim is whole or not there",
+        "a claim has all of its fields or none",
         naming("cleanup_queue"),
         [
             "'backend ' || r.backend_name || ': ' || r.physical_key",
@@ -265,8 +265,8 @@ fn about_names() -> Vec<Check> {
 /// A key that two tables name. It is worse if one of them locates it and the other queues it for deletion.
 fn named_once(earlier: &Naming, later: &Naming) -> Check {
     let (invariant, what) = match (earlier.counter, later.counter) {
-        (Some("used"), Some("orphan")) => (Invariant::I4, "nothing that a location names waits to be deleted"),
-        _ => (Invariant::I3, "a physical key is named once"),
+        (Some("used"), Some("orphan")) => (Invariant::I4, "no bytes of a location are queued for deletion"),
+        _ => (Invariant::I3, "only one row names a physical key"),
     };
     let (table, other) = (later.table, earlier.table);
     let shown = format!("'backend ' || r.backend_name || ': ' || r.physical_key || ' in {table} and in {other}'");

@@ -167,7 +167,7 @@ fn check_size(views: &[BackendView], size_bytes: u64) -> Result<(), Error> {
 
 /// True if another backend may take a write that failed with this error.
 pub(super) fn another_may_take(error: &BackendError) -> bool {
-    matches!(error, BackendError::Away(_) | BackendError::NoSpace(_))
+    matches!(error, BackendError::Away(_) | BackendError::NotSent(_) | BackendError::NoSpace(_))
 }
 
 fn frozen(name: &BackendName, reason: &str) -> Error {

@@ -58,7 +58,7 @@ impl Engine {
     /// Counts and audits bytes that no row may name.
     pub(super) fn report_orphan(&self, intent: &Intent, bucket: &BucketName, error: &str) {
         let Intent { backend, physical_key, size_bytes, key, .. } = intent;
-        tracing::error!(%backend, physical_key, error, "bytes could not be queued for deletion");
+        tracing::error!(%backend, physical_key, error, "cannot queue bytes for deletion");
         self.metrics.orphaned(backend, Reason::PutOrphan);
         self.alarm.orphaned(&Orphan { backend, physical_key, size_bytes: *size_bytes, bucket, key, error });
     }
@@ -105,7 +105,7 @@ impl Engine {
         let writes: Vec<_> = in_doubt.iter().map(|(write, _)| *write).collect();
         match self.catalog.announced(&writes).await {
             Ok(open) => self.metrics.resolve_in_doubt(&in_doubt, &open),
-            Err(error) => tracing::debug!(%error, writes = writes.len(), "outcomes of writes in doubt not readable"),
+            Err(error) => tracing::debug!(%error, writes = writes.len(), "cannot read outcomes of writes, retrying"),
         }
     }
 }

@@ -47,7 +47,7 @@ fn one_trial_decides_after_the_open_timeout() {
     circuit.half_open(due);
     let trial = circuit.admit(due).expect("a trial");
     assert!(circuit.admit(due).is_none(), "one trial at a time");
-    let stale = Permit { is_trial: false };
+    let stale = Permit { trial: None };
     circuit.record(stale, CallResult::Success, due, &SETTINGS, 1.0);
     assert_eq!(circuit.state(), CircuitState::HalfOpen, "a call from before does not decide");
     circuit.record(trial, CallResult::Success, due, &SETTINGS, 1.0);
@@ -90,7 +90,38 @@ fn a_trial_without_a_result_is_repeated_or_expires() {
     circuit.half_open(due);
     assert!(call(&mut circuit, CallResult::Neutral, due));
     assert!(circuit.admit(due).is_some(), "the next call is the trial");
-    assert!(!circuit.expire_trial(due, &SETTINGS, 1.0));
-    assert!(circuit.expire_trial(due + SETTINGS.probe_timeout, &SETTINGS, 1.0));
+    circuit.expire_trial(due, &SETTINGS, 1.0);
+    assert_eq!(circuit.state(), CircuitState::HalfOpen);
+    circuit.expire_trial(due + SETTINGS.probe_timeout, &SETTINGS, 1.0);
     assert_eq!(circuit.state(), CircuitState::Open);
+}
+
+#[test]
+fn a_trial_that_succeeds_after_it_expired_closes_the_circuit() {
+    let mut circuit = opened();
+    let due = START + SETTINGS.open_timeout;
+    circuit.half_open(due);
+    let trial = circuit.admit(due).expect("a trial");
+    let late = due + SETTINGS.probe_timeout;
+    circuit.expire_trial(late, &SETTINGS, 1.0);
+    assert_eq!(circuit.state(), CircuitState::Open);
+    circuit.record(trial, CallResult::Success, late, &SETTINGS, 1.0);
+    assert_eq!(circuit.state(), CircuitState::Closed, "a large body may take longer than a trial");
+}
+
+#[test]
+fn an_expired_trial_does_not_end_the_next_one() {
+    let mut circuit = opened();
+    let due = START + SETTINGS.open_timeout;
+    circuit.half_open(due);
+    let first = circuit.admit(due).expect("a trial");
+    circuit.expire_trial(due + SETTINGS.probe_timeout, &SETTINGS, 1.0);
+    let next = due + Duration::from_mins(10);
+    circuit.half_open(next);
+    circuit.admit(next).expect("the second trial");
+    for result in [CallResult::Neutral, CallResult::Failure] {
+        circuit.record(first, result, next, &SETTINGS, 1.0);
+        assert_eq!(circuit.state(), CircuitState::HalfOpen);
+        assert!(circuit.admit(next).is_none(), "the second trial is in progress");
+    }
 }

@@ -40,7 +40,7 @@ macro_rules! faults {
 
 faults! {
     /// No rule, or too many.
-    Count: Malformed, "A lifecycle configuration has 1 to 1000 rules";
+    Count: Malformed, "A lifecycle configuration must have 1 to 1000 rules";
     /// An ID has more than 255 characters.
     IdTooLong: Value, "ID length should not exceed allowed limit of 255";
     /// Two rules have the same ID.
@@ -60,11 +60,11 @@ faults! {
     /// The prefix is longer than any key.
     PrefixTooLong: Combination, "The maximum size of a prefix is 1024";
     /// The prefix has a NUL, which no key has.
-    PrefixNul: Malformed, "A prefix has no NUL";
+    PrefixNul: Malformed, "A prefix must not contain the NUL character";
     /// Several conditions without `And`.
-    TooManyConditions: Malformed, "A Filter has one condition, or And with several";
+    TooManyConditions: Malformed, "A Filter must have at most one condition, or an And element with several";
     /// `And` with fewer than two conditions.
-    TooFewConditions: Malformed, "And joins two or more conditions";
+    TooFewConditions: Malformed, "And must contain two or more conditions";
     /// No size satisfies both bounds.
     Sizes: Combination, "'ObjectSizeLessThan' has to be a value greater than 'ObjectSizeGreaterThan'";
 }

@@ -35,7 +35,7 @@ fn text(region: &str, generated: Option<&Generated>, s3: SocketAddr, admin: Sock
         lines.push(format!("  export S3O_ADMIN_TOKEN={}", credentials.admin_token));
         lines.push("  s3o status".to_owned());
     }
-    lines.push(format!("\nprinted only this time; kept in {stored_in}"));
+    lines.push(format!("\nthese secrets are printed only this time; they are stored in {stored_in}"));
     lines.join("\n")
 }
 

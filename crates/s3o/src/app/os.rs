@@ -111,7 +111,8 @@ pub(super) fn raise_open_files(server: &Server) -> ConnectionLimits {
     let total = connections_within(limit, server);
     if total < server.max_connections {
         let configured = server.max_connections;
-        tracing::warn!(limit, needed, configured, total, "limit on open files too low, max_connections lowered");
+        let fix = "raise the hard limit: ulimit -Hn, or LimitNOFILE of systemd";
+        tracing::warn!(limit, needed, configured, total, fix, "limit on open files too low, max_connections lowered");
     }
     ConnectionLimits { total, per_address: server.max_connections_per_address }
 }

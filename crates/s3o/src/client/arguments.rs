@@ -202,7 +202,7 @@ pub struct BackendCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum BackendAction {
-    /// Show the identity that is found on a backend; with --found, accept exactly that and allow writes again
+    /// Show the identity found on a backend; with --found, accept exactly that identity and allow writes again
     Accept {
         /// Name of the backend
         name: String,
@@ -210,7 +210,7 @@ pub enum BackendAction {
         #[arg(long, value_name = "HASH")]
         found: Option<String>,
     },
-    /// Ignore the mismatch that an instance recorded for a backend until the instance finds something else
+    /// Ignore the mismatch that an instance recorded for a backend until that instance finds another identity
     Dismiss {
         /// Name of the backend
         name: String,

@@ -25,7 +25,7 @@ pub fn dismiss(connection: &AdminConnection, name: &str, host: &str, json: bool)
     if json {
         println!("{answer}");
     } else {
-        println!("{name}: the record of {host} stops no deletes until {host} finds something else");
+        println!("{name}: the mismatch that {host} recorded is ignored until {host} finds another identity");
     }
     Ok(())
 }

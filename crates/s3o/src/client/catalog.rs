@@ -25,9 +25,9 @@ pub enum CatalogAction {
         /// File to write; an existing file is not overwritten
         file: PathBuf,
     },
-    /// Replace a SQLite catalog that no server uses by a copy; the old catalog is kept beside it
+    /// Replace a SQLite catalog with a backup while no server uses it; the old catalog is kept beside it
     Restore {
-        /// The copy; to accept an older catalog that is already in place, its own path
+        /// The backup; to accept an older catalog that is already in place, the path of that catalog
         file: PathBuf,
         /// Configuration file with the path of the catalog [default: ./s3o.yaml, if it exists]
         #[arg(long, value_name = "FILE")]
@@ -76,7 +76,7 @@ fn restore(file: &Path, config: Option<&Path>, data: &Path) -> Result<(), Comman
     if let Some(kept) = kept {
         println!("kept the old catalog as {}", kept.display());
     }
-    println!("the next start freezes backends whose mark is newer than this copy: see `s3o status`");
+    println!("the next start freezes backends whose mark is newer than this copy; check with: s3o status");
     Ok(())
 }
 

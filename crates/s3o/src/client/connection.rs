@@ -130,7 +130,8 @@ impl AdminConnection {
                 Err(CommandFailure::Failed(value["error"]["message"].as_str().unwrap_or_default().to_owned()))
             }
             Some(_) | None => {
-                let why = format!("answered {status} without a JSON message, so this is not the admin API");
+                let why =
+                    format!("answered {status} without a JSON message, so it is not the admin API, check --admin");
                 Err(CommandFailure::of(&format!("http://{}", self.authority), why))
             }
         }

@@ -98,7 +98,7 @@ fn print_counts(answer: &Value, done: &str, json: bool) -> Result<(), CommandFai
     match answer["refused"].as_u64().unwrap_or(0) {
         0 => Ok(()),
         refused => Err(CommandFailure::Failed(format!(
-            "{refused} refused: their bytes exist, or it is unknown whether they do"
+            "{refused} refused: their bytes exist or may exist; retry them, or discard them with --force"
         ))),
     }
 }

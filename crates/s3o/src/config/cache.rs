@@ -88,7 +88,7 @@ fn check(section: &Section<'_>, cache: &CacheConfig) {
     } else if cache.object_bytes_max > cache.max_bytes {
         section.fault(
             "max_object_size",
-            format!("{size} is larger than max_size, {}", units::format_exact(cache.max_bytes)),
+            format!("{size} is larger than max_size, use at most {}", units::format_exact(cache.max_bytes)),
         );
     }
 }
@@ -127,7 +127,7 @@ mod tests {
     fn invalid_cache_settings_are_refused_with_their_path() {
         for (settings, path) in [
             ("cache: {shared: memcached}\n", "cache.shared: "),
-            ("cache: {max_size: 1KiB}\n", "cache.max_object_size: 1MiB is larger than max_size, 1KiB"),
+            ("cache: {max_size: 1KiB}\n", "cache.max_object_size: 1MiB is larger than max_size, use at most 1KiB"),
             ("cache: {max_object_size: 0}\n", "cache.max_object_size: 0B is not allowed, use 1B to 64MiB"),
             ("cache: {max_size: 1TiB, max_object_size: 1GiB}\n", "cache.max_object_size: 1GiB is not allowed"),
             ("cache: {ttl: 0ms}\n", "cache.ttl: 0ms is not allowed, use 1ms or more"),

@@ -147,7 +147,7 @@ impl<'a> Section<'a> {
     pub(super) fn not_built(&self, fields: &[&'static str]) {
         for field in fields {
             if self.value(field).is_some() {
-                self.fault(field, "is a setting of a part that is not built yet");
+                self.fault(field, "is not supported, because its feature is not built yet; remove it");
             }
         }
     }

@@ -24,7 +24,7 @@ impl Config {
             if is_public(address) {
                 warnings.push(format!(
                     "{path}: {address} is a public address without TLS, so others can read {shown}; listen on a \
-                     private address behind a proxy that speaks TLS"
+                     private address behind a proxy with TLS"
                 ));
             }
         }

@@ -85,7 +85,7 @@ pub(super) fn cleanup(section: Section<'_>) -> CleanupQueue {
     };
     let Backoff { min, max } = cleanup.retries.backoff;
     if min > max {
-        section.fault("backoff_min", format!("{min:?} is longer than backoff_max, {max:?}"));
+        section.fault("backoff_min", format!("{min:?} is longer than backoff_max, use at most {max:?}"));
     }
     section.finish();
     cleanup

@@ -61,7 +61,7 @@ pub async fn accept(State(state): State<Arc<AdminState>>) -> Result<Json<Catalog
     if state.catalog.condition().accept_doubt() {
         return Ok(Json(CatalogAccepted { accepted: true }));
     }
-    let message = "no contradiction between rows waits to be accepted";
+    let message = "the catalog is not doubtful, so there is nothing to accept";
     Err(AdminError::new(StatusCode::CONFLICT, "nothing_to_accept", message))
 }
 

@@ -115,7 +115,7 @@ impl Gauges {
             ("s3o_backend_frozen", "1 if the backend takes no writes and no deletes", &self.frozen),
             (
                 "s3o_circuit_breaker_state",
-                "0 if calls to the backend are made, 1 while one trial call decides, 2 if calls are skipped",
+                "0 closed: calls are made; 1 half-open: one trial call is made; 2 open: calls are skipped",
                 &self.circuit,
             ),
             ("s3o_quota_bytes_used", "Bytes stored on the backend for live objects", &self.used),

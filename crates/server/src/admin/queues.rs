@@ -288,8 +288,8 @@ async fn audit(state: &AdminState, AdminRequestId(request): &AdminRequestId, dis
 
 fn refused(kept: &Kept, id: &str) -> AdminError {
     let (code, why) = match kept {
-        Kept::StillThere => ("still_there", format!("dead letter {id}: its bytes are still on the backend")),
-        Kept::NotProven(why) => ("not_proven", format!("dead letter {id}: its bytes are not proven gone: {why}")),
+        Kept::StillThere => ("still_there", format!("dead letter {id}: its bytes still exist, retry it or use force")),
+        Kept::NotProven(why) => ("not_proven", format!("dead letter {id}: its bytes may still exist: {why}")),
     };
     AdminError::new(StatusCode::CONFLICT, code, why)
 }

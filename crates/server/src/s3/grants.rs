@@ -72,7 +72,7 @@ fn demand(key: &AccessKey, access: Access, bucket: &str) -> Result<(), Refusal> 
 /// A copy reads its source, so the key needs read access there too.
 fn permit_source(key: &AccessKey, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(header) = headers.get("x-amz-copy-source") else { return Ok(()) };
-    let malformed = || Refusal::because("InvalidArgument", "The copy source is not bucket/key");
+    let malformed = || Refusal::because("InvalidArgument", "The copy source must have the form bucket/key");
     let text = header.to_str().map_err(|_| malformed())?;
     match CopySource::parse(text).map_err(|_| malformed())? {
         CopySource::Bucket { bucket, .. } => demand(key, Access::ReadOnly, &bucket),

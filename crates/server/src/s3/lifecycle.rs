@@ -95,7 +95,7 @@ fn status(status: &ExpirationStatus) -> Result<Status, Refusal> {
     match status.as_str() {
         ExpirationStatus::ENABLED => Ok(Status::Enabled),
         ExpirationStatus::DISABLED => Ok(Status::Disabled),
-        _ => Err(malformed("Status is Enabled or Disabled")),
+        _ => Err(malformed("Status must be Enabled or Disabled")),
     }
 }
 
@@ -104,7 +104,7 @@ fn filter(filter: Option<LifecycleRuleFilter>, prefix: Option<String>) -> Result
     match (filter, prefix) {
         (Some(filter), None) => conditions(filter),
         (None, Some(prefix)) => Ok((Filter { prefix: Some(prefix), ..Filter::default() }, Form::Prefix)),
-        (Some(_), Some(_)) | (None, None) => Err(malformed("A rule has a Filter or a Prefix")),
+        (Some(_), Some(_)) | (None, None) => Err(malformed("A rule must have either a Filter or a Prefix")),
     }
 }
 
@@ -130,7 +130,7 @@ fn conditions(filter: LifecycleRuleFilter) -> Result<(Filter, Form), Refusal> {
 }
 
 fn size(bytes: i64) -> Result<u64, Refusal> {
-    u64::try_from(bytes).map_err(|_| Refusal::because("InvalidRequest", "A size in a Filter is not negative"))
+    u64::try_from(bytes).map_err(|_| Refusal::because("InvalidRequest", "A size in a Filter must not be negative"))
 }
 
 fn expiration(expiration: LifecycleExpiration) -> Result<Expiration, Refusal> {
@@ -141,7 +141,7 @@ fn expiration(expiration: LifecycleExpiration) -> Result<Expiration, Refusal> {
     match (date, days) {
         (Some(date), None) => Ok(Expiration::Date(times::from_s3(date))),
         (None, Some(days)) => u32::try_from(days).map(Expiration::Days).map_err(|_| refuse_rule(RuleFault::Days)),
-        (Some(_), Some(_)) | (None, None) => Err(malformed("Expiration has either Days or Date")),
+        (Some(_), Some(_)) | (None, None) => Err(malformed("Expiration must have either Days or Date")),
     }
 }
 

@@ -38,9 +38,10 @@ pub fn check(headers: &HeaderMap) -> Result<(), Refusal> {
 fn check_owners(headers: &HeaderMap) -> Result<(), Refusal> {
     let is_other = |name: &&str| headers.get_all(*name).iter().any(|value| value.as_bytes() != owner::NAME.as_bytes());
     match OWNERS.iter().find(|name| is_other(name)) {
-        Some(name) => {
-            Err(Refusal::because("AccessDenied", format!("{name}: the owner of the bucket is {}", owner::NAME)))
-        }
+        Some(name) => Err(Refusal::because(
+            "AccessDenied",
+            format!("{name} does not match: the owner of the bucket is {}", owner::NAME),
+        )),
         None => Ok(()),
     }
 }

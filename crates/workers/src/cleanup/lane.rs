@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::{BoxFuture, join};
 use s3o_backend::SharedBackend;
 use s3o_catalog::{ClaimedCleanups, Settlement};
+use s3o_model::circuit::CircuitState;
 use s3o_model::claim::Claimant;
 use s3o_model::cleanup::{Cleanup, Outcome, Reason, judge};
 use s3o_model::ids::ClaimToken;
@@ -63,7 +64,12 @@ impl<'a> Lane<'a> {
     /// Claims a batch once a permit is free; `None` if the queue is empty or the backend takes no deletes now.
     async fn claim(&'a self) -> Result<Option<ClaimedBatch<'a>>, Error> {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
-        if self.stuck.load(Ordering::Relaxed) || !self.cleanup.identity.permits_deletes(self.backend).await? {
+        if self.stuck.load(Ordering::Relaxed)
+            || self.cleanup.fleet.worst_circuit(self.backend.name()) == CircuitState::Open
+        {
+            return Ok(None);
+        }
+        if !self.cleanup.identity.permits_deletes(self.backend).await? {
             return Ok(None);
         }
         let CleanupWorker { cleanups, settings, instance, ids, .. } = self.cleanup;

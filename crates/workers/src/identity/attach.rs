@@ -15,7 +15,7 @@ use super::marks::{Compared, Mismatch};
 use crate::Error;
 
 /// Why a backend takes no writes while the identity of another store at its path is not checked yet.
-const EXCHANGED: &str = "another store is at its path; its identity is being checked";
+const EXCHANGED: &str = "its path leads to another store; the identity is being checked";
 /// How often an attach is tried for backends that were not reached, and for folders that are frozen.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 /// Why a backend is frozen that lacks the newest object.
@@ -51,7 +51,7 @@ impl IdentityWorker {
     async fn keep_answering(&self) {
         loop {
             if let Err(error) = self.answer_disputes().await {
-                tracing::info!(%error, "cannot answer identity records of other instances, retrying");
+                tracing::info!(%error, "cannot record identity for mismatches of other instances, retrying");
             }
             tokio::time::sleep(ANSWER_INTERVAL).await;
         }
@@ -72,7 +72,7 @@ impl IdentityWorker {
             }
             let outcome = self.attach_one(backend).await;
             if let Err(error) = &outcome {
-                tracing::warn!(backend = %backend.name(), %error, "backend not reached, retrying");
+                tracing::warn!(backend = %backend.name(), %error, "cannot reach backend, retrying");
             }
             outcome.is_ok()
         })
@@ -83,7 +83,7 @@ impl IdentityWorker {
         let Some(frozen) = self.parts.fleet.frozen_reason(name) else {
             let exchanged = backend.store_changed().await;
             if exchanged {
-                tracing::warn!(backend = %name, "another store is at the path of the backend, checking its identity");
+                tracing::warn!(backend = %name, "backend path leads to another store, checking its identity");
                 self.parts.fleet.set_frozen(name, Some(EXCHANGED.to_owned()));
             }
             return exchanged;

@@ -55,8 +55,18 @@ impl Compared {
 impl IdentityWorker {
     /// Compares catalog and backend; confirms a mark that was written but not confirmed.
     pub(super) async fn compare(&self, backend: &SharedBackend) -> Result<Compared, Error> {
+        let found = read_identity(backend.as_ref()).await.map_err(|source| Error::of(backend, source))?;
+        self.compare_found(backend, found).await
+    }
+
+    /// The same, for an identity object that was just read.
+    pub(super) async fn compare_found(
+        &self,
+        backend: &SharedBackend,
+        found: Option<Carried>,
+    ) -> Result<Compared, Error> {
         let name = backend.name();
-        let compared = self.compare_marks(backend).await?;
+        let compared = self.compare_marks(backend, found).await?;
         if let (IdentityVerdict::FitsNext, Some(found)) = (compared.verdict, &compared.found) {
             self.confirm(name, &found.mark).await?;
         }
@@ -67,9 +77,8 @@ impl IdentityWorker {
 
     /// A backend that carries the current or the next mark after the catalog was read fits. Anything else counts only
     /// if the catalog's marks were the same before and after the backend was read.
-    async fn compare_marks(&self, backend: &SharedBackend) -> Result<Compared, Error> {
+    async fn compare_marks(&self, backend: &SharedBackend, found: Option<Carried>) -> Result<Compared, Error> {
         let name = backend.name();
-        let found = read_identity(backend.as_ref()).await.map_err(|source| Error::of(backend, source))?;
         let mut before = self.parts.identities.known_backend(name).await?;
         let verdict =
             judge(&self.known(name, &before), &FoundIdentity { identity: found.clone(), has_current_mark: false });

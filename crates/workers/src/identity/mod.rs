@@ -20,7 +20,7 @@ use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::{Fleet, NOT_REACHED};
-use s3o_backend::identity::{IdentityVerdict, read_identity};
+use s3o_backend::identity::{Identity, IdentityVerdict};
 use s3o_catalog::Catalog;
 use s3o_model::clock::Clock;
 use s3o_model::ids::IdSource;
@@ -30,6 +30,7 @@ pub use accept::{AcceptAnswer, AcceptView, InstanceView};
 pub use records::RECORD_LEASE;
 
 use crate::{Error, Report, Worker};
+use marks::Compared;
 
 /// Is notified when this instance freezes a backend.
 pub trait FreezeObserver: Send + Sync {
@@ -153,6 +154,11 @@ impl IdentityWorker {
     /// fit. If a late write replaced the identity object, it raises the mark again.
     pub async fn check(&self, backend: &SharedBackend) -> Result<bool, Error> {
         let compared = self.compare(backend).await?;
+        self.apply(backend, &compared).await
+    }
+
+    /// True if the identity fits; otherwise the backend is frozen.
+    async fn apply(&self, backend: &SharedBackend, compared: &Compared) -> Result<bool, Error> {
         match compared.verdict {
             IdentityVerdict::Overwritten => self.raise(backend).await.map(|()| true),
             verdict if verdict.fits() => Ok(true),
@@ -160,12 +166,14 @@ impl IdentityWorker {
         }
     }
 
-    /// Reads the identity object; unless the backend is frozen already, also compares it and freezes on a mismatch.
-    pub async fn probe(&self, backend: &SharedBackend) -> Result<(), Error> {
+    /// Compares the identity object that a probe read, and freezes the backend on a mismatch, unless it is frozen
+    /// already.
+    pub async fn judge_probe(&self, backend: &SharedBackend, found: Option<Identity>) -> Result<(), Error> {
         if self.is_frozen(backend.name()) {
-            return read_identity(backend.as_ref()).await.map(drop).map_err(|source| Error::of(backend, source));
+            return Ok(());
         }
-        self.check(backend).await.map(drop)
+        let compared = self.compare_found(backend, found).await?;
+        self.apply(backend, &compared).await.map(drop)
     }
 
     /// Why deletes wait although the identity fits, as `s3o status` shows it.
@@ -179,7 +187,7 @@ impl IdentityWorker {
             return Some("until the mark of the backend is raised, within minutes of the start".to_owned());
         }
         let wait = from.and_then(|from| from.checked_sub(now)).filter(|wait| !wait.is_zero());
-        wait.map(|wait| format!("for {} s after the start", wait.as_secs() + 1)).or(disputed)
+        wait.map(|wait| format!("for another {} s after the start", wait.as_secs() + 1)).or(disputed)
     }
 
     fn is_frozen(&self, name: &BackendName) -> bool {

@@ -49,11 +49,11 @@ impl IdentityWorker {
         match backend.write_own(IDENTITY_KEY, contested.encode()).await {
             Ok(()) => {
                 let mark = &found.mark;
-                tracing::error!(backend = %backend.name(), mark, "another catalog uses backend, its mark contested");
+                tracing::error!(backend = %backend.name(), mark, "another catalog uses the backend, stop one of them");
                 true
             }
             Err(error) => {
-                tracing::error!(backend = %backend.name(), %error, "cannot contest mark of another catalog, retrying");
+                tracing::error!(backend = %backend.name(), %error, "cannot mark identity as contested, retrying");
                 false
             }
         }
@@ -63,7 +63,7 @@ impl IdentityWorker {
     pub(super) async fn thaw(&self, name: &BackendName) -> Result<(), Error> {
         let closed = self.parts.records.close_record(name, &self.parts.host).await?;
         if closed {
-            tracing::info!(backend = %name, "identity of backend fits again, closed the record of this instance");
+            tracing::info!(backend = %name, "backend identity matches again, deleted mismatch record");
         }
         self.state(name, |state| (state.recorded, state.to_contest) = (None, None));
         self.parts.fleet.set_frozen(name, None);
@@ -97,9 +97,9 @@ impl IdentityWorker {
         let disputing = live.into_iter().find(|record| record.reason.is_some() && !record.dismissed);
         if let Some(IdentityRecord { host, reason, .. }) = &disputing {
             let reason = reason.as_deref().unwrap_or_default();
-            tracing::info!(backend = %name, host, reason, "deletes paused, another instance finds another store");
+            tracing::info!(backend = %name, host, reason, "deletes paused, an instance found a different store");
         }
-        let why = disputing.as_ref().map(|record| format!("{} finds another store there", record.host));
+        let why = disputing.as_ref().map(|record| format!("instance {} finds a different store there", record.host));
         self.state(name, |state| state.disputed = why);
         Ok(disputing.is_some())
     }

@@ -14,7 +14,7 @@ use crate::Error;
 /// Number of concurrent probes.
 const PROBES: usize = 8;
 
-const NAMED: &str = "bytes with our key format are named by a row";
+const NAMED: &str = "a row names the bytes under each s3o key";
 const THERE: &str = "the bytes of a location exist";
 const WHOLE: &str = "the bytes of a location have the recorded size";
 

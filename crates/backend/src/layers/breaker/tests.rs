@@ -14,7 +14,7 @@ use super::Breaker;
 use crate::fleet::{BreakerContext, CallKind, Circuits};
 use crate::identity::IDENTITY_KEY;
 use crate::layers::{Fault, Flaky};
-use crate::{Backend, BodyError, ByteStream, DeleteAnswer, DeleteKey, Error, Memory, Probe, Span, body};
+use crate::{Backend, BodyError, ByteStream, DeleteAnswer, DeleteKey, Error, Memory, PartOf, Probe, Span, body};
 
 const SETTINGS: CircuitSettings = CircuitSettings {
     failure_threshold: 2,
@@ -77,8 +77,8 @@ async fn an_open_circuit_makes_no_call() {
     let subject = Subject::new();
     subject.open_writes().await;
     let calls = subject.flaky.calls();
-    assert!(matches!(subject.put("k").await, Err(Error::Away(_))));
-    assert!(matches!(subject.backend.start_upload("k").await, Err(Error::Away(_))));
+    assert!(matches!(subject.put("k").await, Err(Error::NotSent(_))));
+    assert!(matches!(subject.backend.start_upload("k").await, Err(Error::NotSent(_))));
     let doomed = [DeleteKey { key: "k".to_owned(), version_id: None }];
     assert!(matches!(subject.backend.delete_batch(&doomed).await[..], [DeleteAnswer::Away(_)]));
     assert!(matches!(subject.backend.abort_upload("k", "u").await, DeleteAnswer::Away(_)));
@@ -137,12 +137,59 @@ async fn a_probe_closes_reads_and_a_failed_one_prolongs() {
 #[tokio::test]
 async fn bodies_that_the_store_cuts_off_are_failures() {
     let subject = Subject::new();
-    subject.backend.put("k", 4, body::whole(Bytes::from("abcd"))).await.expect("put");
-    for _ in 0..2 {
+    for key in ["k", "l"] {
+        subject.backend.put(key, 4, body::whole(Bytes::from("abcd"))).await.expect("put");
+    }
+    for key in ["k", "l"] {
         subject.fail_next(Fault::Cut(2));
-        assert!(subject.read("k", None).await.is_err());
+        assert!(subject.read(key, None).await.is_err());
     }
     assert_eq!(subject.states().0, CircuitState::Open);
+}
+
+#[tokio::test]
+async fn one_unreadable_key_does_not_open_the_circuit() {
+    let subject = Subject::new();
+    subject.put("bad").await.expect("put");
+    for _ in 0..5 {
+        subject.fail_next(Fault::Before);
+        assert!(subject.read("bad", None).await.is_err());
+    }
+    assert_eq!(subject.states().0, CircuitState::Closed);
+    subject.circuits.record_probe(false);
+    assert_eq!(subject.states().0, CircuitState::Open, "the identity object is another key");
+}
+
+#[tokio::test]
+async fn small_answers_do_not_hide_failing_bodies() {
+    let subject = Subject::new();
+    subject.put("k").await.expect("put");
+    for key in ["a", "b"] {
+        let upload = subject.backend.start_upload(key).await.expect("started");
+        subject.fail_next(Fault::Before);
+        let part = PartOf { key, upload: &upload, number: 1 };
+        assert!(subject.backend.put_part(part, 1, body::whole(Bytes::from("x"))).await.is_err());
+        assert!(matches!(subject.backend.probe("k").await, Probe::Present(_)));
+        subject.fail_next(Fault::Before);
+        assert!(subject.read(key, None).await.is_err());
+    }
+    assert_eq!(subject.states(), (CircuitState::Open, CircuitState::Open));
+}
+
+#[tokio::test]
+async fn slow_reads_put_a_backend_last_until_one_is_quick_or_the_open_timeout_ends() {
+    let subject = Subject::new();
+    subject.circuits.record_first_byte(false);
+    assert!(!subject.circuits.is_slow());
+    subject.circuits.record_first_byte(false);
+    assert!(subject.circuits.is_slow());
+    assert_eq!(subject.states().0, CircuitState::Closed, "it is still called");
+    subject.clock.advance(SETTINGS.open_timeout);
+    assert!(!subject.circuits.is_slow(), "the next read shows whether it still is");
+    subject.circuits.record_first_byte(false);
+    assert!(subject.circuits.is_slow());
+    subject.circuits.record_first_byte(true);
+    assert!(!subject.circuits.is_slow());
 }
 
 #[tokio::test]
@@ -200,9 +247,8 @@ async fn a_trial_that_never_ends_expires() {
     subject.circuits.record_probe(true);
     assert!(subject.circuits.admit(CallKind::Write).is_some());
     assert!(subject.circuits.admit(CallKind::Write).is_none());
-    assert_eq!(subject.circuits.expire_trials(), 0);
+    assert_eq!(subject.states().1, CircuitState::HalfOpen);
     subject.clock.advance(SETTINGS.probe_timeout);
-    assert_eq!(subject.circuits.expire_trials(), 1);
     assert_eq!(subject.states().1, CircuitState::Open);
 }
 

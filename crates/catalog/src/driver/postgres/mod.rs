@@ -28,7 +28,7 @@ use dialect::{Dialect, Now};
 use run::UnitFailure;
 pub use tls::{InvalidPostgresUrl, check_url};
 
-/// Bounds how often a unit runs that loses deadlocks.
+/// Maximum number of runs of a unit that deadlocks or serialization conflicts abort.
 const ATTEMPTS_MAX: usize = 20;
 /// Number of quota rows of a backend. A writer locks one until its commit is on disk, so there are several for each
 /// connection: with as many stripes as connections, writers mostly waited for each other.
@@ -116,7 +116,7 @@ async fn warn_without_checksums(client: &Object, place: &str) {
     if let Ok(row) = client.query_one("SHOW data_checksums", &[]).await
         && row.try_get::<_, &str>(0).is_ok_and(|state| state == "off")
     {
-        tracing::warn!(place, "data checksums are off, PostgreSQL cannot notice damaged pages");
+        tracing::warn!(place, "PostgreSQL cannot detect damaged pages, enable data checksums with pg_checksums");
     }
 }
 
@@ -134,7 +134,7 @@ impl Driver for Postgres {
                 Err(UnitFailure::Final(error)) => return Err(error),
             }
         }
-        Err(Error::Away(format!("{} lost {ATTEMPTS_MAX} deadlocks", unit.name)))
+        Err(Error::Away(format!("unit {} failed {ATTEMPTS_MAX} times by deadlocks or conflicts", unit.name)))
     }
 
     async fn read(&self, query: Statement) -> Result<Vec<Row>, Error> {

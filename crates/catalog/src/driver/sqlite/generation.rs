@@ -99,9 +99,10 @@ pub(super) fn begin(database: &Path, connection: &Connection, condition: &Condit
             return Ok(());
         }
         Some(noted) if noted.generation < kept => {
-            tracing::warn!(kept, noted = noted.generation, "generation file is behind the catalog, rewriting it");
+            let file = noted.generation;
+            tracing::warn!(catalog = kept, file, "generation file is behind the catalog, rewriting it");
         }
-        None if kept > 0 => tracing::warn!(kept, "generation file is missing, rewriting it"),
+        None if kept > 0 => tracing::warn!(catalog = kept, "generation file is missing, rewriting it"),
         Some(_) | None => {}
     }
     advance(database, connection, kept.saturating_add(1))
@@ -131,7 +132,7 @@ impl Drop for CleanStop {
         let left = std::fs::metadata(sibling(&self.database, "-wal")).is_ok_and(|found| found.len() > 0);
         let Some(last) = noted(&self.database).filter(|_| !left && !self.condition.is_damaged()) else { return };
         if let Err(error) = note(&self.database, Noted { clean: true, ..last }) {
-            tracing::warn!(%error, "clean shutdown of the catalog not recorded");
+            tracing::warn!(%error, "cannot record clean shutdown of the catalog");
         }
     }
 }

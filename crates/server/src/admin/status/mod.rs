@@ -96,7 +96,7 @@ fn unconfigured<'a>(quotas: &'a [QuotaUsage], fleet: &'a Fleet) -> impl Iterator
     let holding = missing.filter(|quota| quota.used_bytes + quota.orphan_bytes + quota.reserved_bytes > 0);
     holding.map(|quota| {
         let warning = format!(
-            "backend {} holds {} bytes of objects and is not configured: they cannot be read",
+            "backend {} holds {} bytes of objects and is not configured: configure it again to read them",
             quota.backend, quota.used_bytes
         );
         (quota, warning)

@@ -1,0 +1,71 @@
+//! Reads of content with two copies, one of which is slow, unreadable or cut off.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use s3o_backend::layers::Fault;
+use s3o_catalog::Mode;
+use s3o_tests::environment::Environment;
+use s3o_tests::harness::Harness;
+use tokio::time::Instant;
+
+const BODY: &[u8] = b"a body with two copies";
+/// Longer than the wait for the first byte, shorter than any other timeout.
+const SLOW: Duration = Duration::from_secs(5);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// One object with a copy on each of two backends.
+async fn two_copies() -> Harness {
+    let environment = Environment::new(1 << 20).with_backend("second", 1 << 20, None);
+    let harness = Harness::with_bucket(environment, Mode::Inline).await;
+    harness.store("a", BODY).await.expect("stored");
+    let [key] = &harness.texts("SELECT physical_key FROM object_locations").await[..] else { panic!("one copy") };
+    harness.environment.backends[1].memory.plant(key, Bytes::from_static(BODY));
+    let copy = "INSERT INTO object_locations (content_id, backend_name, physical_key, size_bytes, stripe) \
+                SELECT content_id, 'second', physical_key, size_bytes, stripe FROM object_locations";
+    harness.change(copy).await;
+    harness
+}
+
+fn fail_next(harness: &Harness, backend: usize, fault: Fault) {
+    let flaky = &harness.environment.backends[backend].flaky;
+    flaky.fail_call(flaky.calls() + 1, fault);
+}
+
+/// Reads the object and returns how long that took.
+async fn read_time(harness: &Harness) -> Duration {
+    let start = Instant::now();
+    assert_eq!(harness.read("a").await.as_deref(), Some(BODY));
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn hung_copy_delays_a_read_by_the_first_byte_timeout_only() {
+    let harness = two_copies().await;
+    fail_next(&harness, 0, Fault::Hang(Duration::from_secs(100)));
+    assert_eq!(read_time(&harness).await.as_secs(), FIRST_BYTE_TIMEOUT.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_succeeds_although_every_copy_is_slow() {
+    let harness = two_copies().await;
+    fail_next(&harness, 0, Fault::Delay(SLOW));
+    fail_next(&harness, 1, Fault::Delay(SLOW));
+    assert_eq!(read_time(&harness).await.as_secs(), (FIRST_BYTE_TIMEOUT + SLOW).as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_copy_is_read_again_if_the_other_copy_is_unreadable() {
+    let harness = two_copies().await;
+    fail_next(&harness, 0, Fault::Delay(SLOW));
+    fail_next(&harness, 1, Fault::Before);
+    read_time(&harness).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_copy_continues_the_body_if_the_other_copy_is_cut_off() {
+    let harness = two_copies().await;
+    fail_next(&harness, 0, Fault::Delay(SLOW));
+    fail_next(&harness, 1, Fault::Cut(7));
+    read_time(&harness).await;
+}
