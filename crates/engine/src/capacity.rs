@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use s3o_model::names::BackendName;
 use s3o_model::placement::BackendView;
 use s3o_model::quota::QuotaUsage;
 
@@ -12,15 +13,35 @@ use crate::{Engine, Error};
 /// How old counters may be that only spare a request to a full backend.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// The counters as they were last read. Clones share them.
+/// The counters as they were last read, and what this instance has reserved since. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct CachedUsage(Arc<Mutex<Option<UsageReading>>>);
 
-#[derive(Clone)]
 struct UsageReading {
     /// Time since boot.
     at: Duration,
-    usage: Arc<[QuotaUsage]>,
+    usage: Vec<QuotaUsage>,
+}
+
+impl CachedUsage {
+    /// Sets the counters of all backends; false if the reading is too old.
+    fn apply(&self, views: &mut [BackendView], now: Duration) -> bool {
+        let reading = self.0.lock();
+        let recent = reading.as_ref().filter(|reading| now.saturating_sub(reading.at) < AGE_MAX);
+        if let Some(recent) = recent {
+            set_usage(views, &recent.usage);
+        }
+        recent.is_some()
+    }
+
+    /// Counts bytes that were reserved after the reading, so that the next write already considers them.
+    pub(crate) fn add_reserved(&self, backend: &BackendName, size_bytes: u64) {
+        let mut reading = self.0.lock();
+        let mut usage = reading.iter_mut().flat_map(|reading| &mut reading.usage);
+        if let Some(usage) = usage.find(|usage| usage.backend == *backend) {
+            usage.reserved_bytes = usage.reserved_bytes.saturating_add(size_bytes);
+        }
+    }
 }
 
 impl Engine {
@@ -36,8 +57,8 @@ impl Engine {
     /// needs none, because its reservation decides.
     pub(crate) async fn placement_views(&self) -> Result<Vec<BackendView>, Error> {
         let mut views = self.fleet.views(self.now());
-        if views.len() > 1 {
-            set_usage(&mut views, &self.recent_usage().await?);
+        if views.len() > 1 && !self.usage.apply(&mut views, self.since_boot()) {
+            set_usage(&mut views, &self.read_usage().await?);
         }
         Ok(views)
     }
@@ -49,19 +70,10 @@ impl Engine {
         Ok(views)
     }
 
-    async fn recent_usage(&self) -> Result<Arc<[QuotaUsage]>, Error> {
-        let now = self.since_boot();
-        let cached = self.usage.0.lock().clone();
-        match cached.filter(|reading| now.saturating_sub(reading.at) < AGE_MAX) {
-            Some(reading) => Ok(reading.usage),
-            None => self.read_usage().await,
-        }
-    }
-
-    async fn read_usage(&self) -> Result<Arc<[QuotaUsage]>, Error> {
+    async fn read_usage(&self) -> Result<Vec<QuotaUsage>, Error> {
         let at = self.since_boot();
-        let usage: Arc<[QuotaUsage]> = self.catalog.quota_usage().await?.into();
-        *self.usage.0.lock() = Some(UsageReading { at, usage: Arc::clone(&usage) });
+        let usage = self.catalog.quota_usage().await?;
+        *self.usage.0.lock() = Some(UsageReading { at, usage: usage.clone() });
         Ok(usage)
     }
 }

@@ -119,6 +119,7 @@ impl Engine {
         let (stage, term) = (Stage { intent, owner: self.instance, lease: self.settings().lease }, self.lease_term());
         let staged = self.catalog.stage(&stage).await;
         let until = self.counted(stage.intent.write, staged)?;
+        self.usage.add_reserved(name, target.size_bytes);
         let lease = self.leases.hold(stage.intent.id, until, term);
         Ok(Staged { intent: stage.intent, bucket, announced: true, backend, lease })
     }

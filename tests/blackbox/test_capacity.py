@@ -1,0 +1,105 @@
+"""Several writers on two instances fill three small disks: no limit is exceeded at any time, and all capacity is used."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from catalogs import PostgresCatalog
+from s3_checks import body_of, keys_of
+from settled_state import QUICK, settle
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(150)]
+
+LIMIT_BYTES = 64 * 1024 * 1024
+SMALL_BYTES = 64 * 1024
+SIZES = (700_000, 1_500_000, 3_100_000)
+WRITERS = 16
+
+
+def bytes_on_disk(backend):
+    """Bytes of all files, temporary ones included, without the objects that s3o keeps for itself."""
+    found = 0
+    for path in Path(backend["root"]).rglob("*"):
+        try:
+            own = path.relative_to(backend["root"]).parts[:2] in ((".s3o", "marks"), (".s3o", "identity.json"))
+            found += path.stat().st_size if path.is_file() and not own else 0
+        except FileNotFoundError:
+            # It was renamed or deleted after the folder was read.
+            continue
+    return found
+
+
+class Watcher:
+    """Compares the bytes on every disk with its limit, every 100 ms."""
+
+    def __init__(self, backends):
+        self.backends, self.exceeded, self.checks = backends, [], 0
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self):
+        while not self.stopping.wait(0.1):
+            self.checks += 1
+            self.exceeded += [size for size in map(bytes_on_disk, self.backends) if size > LIMIT_BYTES]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *failure):
+        self.stopping.set()
+        self.thread.join()
+
+
+@pytest.fixture
+def servers(own_server):
+    catalog, servers = PostgresCatalog(), []
+    for number in range(2):
+        server = own_server(name=f"instance-{number}", settings=QUICK, catalog=catalog)
+        roots = servers[0].folder if servers else server.folder
+        server.config["backends"] = [
+            {"name": name, "kind": "fs", "root": str(roots / name), "quota": LIMIT_BYTES} for name in ("a", "b", "c")
+        ]
+        servers.append(server.start())
+    servers[0].s3().create_bucket(Bucket="bucket")
+    return servers
+
+
+def listed(server):
+    return [{"Key": key} for key in keys_of(server.s3(), "bucket")]
+
+
+def fill(servers, prefix, size_of):
+    """Every writer writes until its first 507; returns the number of stored objects."""
+
+    def write(writer):
+        raw, stored = servers[writer % 2].raw(), 0
+        for number in range(10_000):
+            answer = raw.request("PUT", f"/bucket/{prefix}-{writer}-{number}", body=body_of(size_of(number), writer))
+            if answer.status == 507:
+                return stored
+            assert answer.status == 200, answer
+            stored += 1
+        raise AssertionError("the disks were never full")
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        return sum(pool.map(write, range(WRITERS)))
+
+
+def test_writers_use_all_capacity_and_never_exceed_a_limit(servers):
+    backends = servers[0].config["backends"]
+    with Watcher(backends) as watcher:
+        for round_number in range(3):
+            assert fill(servers, f"large-{round_number}", lambda number: SIZES[number % len(SIZES)]) > 30
+            servers[0].s3().delete_objects(Bucket="bucket", Delete={"Objects": listed(servers[0])})
+            settle(servers[0])
+        fill(servers, "large", lambda number: SIZES[number % len(SIZES)])
+        fill(servers, "small", lambda number: SMALL_BYTES)
+    assert watcher.exceeded == [] and watcher.checks > 10, watcher.checks
+    settle(servers[0])
+    query = "SELECT backend_name, sum(used_bytes + orphan_bytes + reserved_bytes) FROM backend_quotas GROUP BY 1"
+    used = {name: int(size) for name, size in servers[0].rows(query)}
+    assert used == {backend["name"]: bytes_on_disk(backend) for backend in backends}
+    assert max(LIMIT_BYTES - size for size in used.values()) < SMALL_BYTES, used
