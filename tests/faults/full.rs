@@ -1,4 +1,4 @@
-//! A full backend: writes use the next one, and the answer is 507 only when all are full.
+//! A full or read-only backend: writes use the next one, and the answer is 507 only when all are full.
 
 use std::time::Duration;
 
@@ -94,4 +94,16 @@ async fn delete_ends_full_but_cleanup_of_failed_write_does_not() {
     harness.clean_after(Duration::from_secs(1)).await;
     put(&harness, "c", 1000).await.expect("stored");
     assert_eq!(stored(&harness), (1000, 2000));
+}
+
+#[tokio::test]
+async fn refused_write_uses_next_backend_and_fails_if_there_is_none() {
+    let harness = two_backends().await;
+    harness.flaky.fail_call(harness.flaky.calls() + 1, Fault::Refused);
+    put(&harness, "a", 1000).await.expect("stored on the second backend");
+    assert_eq!(stored(&harness), (0, 1000));
+    let alone = Harness::new(1 << 20, Mode::Inline).await;
+    alone.flaky.fail_call(alone.flaky.calls() + 1, Fault::Refused);
+    let refused = put(&alone, "a", 1000).await;
+    assert!(matches!(refused, Err(Error::Unavailable { trouble: BackendTrouble::Refused, .. })), "{refused:?}");
 }

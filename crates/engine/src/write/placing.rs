@@ -166,9 +166,13 @@ fn check_size(views: &[BackendView], size_bytes: u64) -> Result<(), Error> {
     largest.map_or(Ok(()), |max_bytes| Err(Error::TooLarge { max_bytes }))
 }
 
-/// True if another backend may take a write that failed with this error.
+/// True if another backend may take a write that failed with this error. A refusal counts: the store may have become
+/// read-only for this access key.
 pub(super) fn another_may_take(error: &BackendError) -> bool {
-    matches!(error, BackendError::Away(_) | BackendError::NotSent(_) | BackendError::NoSpace(_))
+    matches!(
+        error,
+        BackendError::Away(_) | BackendError::NotSent(_) | BackendError::NoSpace(_) | BackendError::Refused(_)
+    )
 }
 
 fn frozen(name: &BackendName, reason: &str) -> Error {
