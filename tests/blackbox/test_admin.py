@@ -220,7 +220,10 @@ class TestCommands:
         assert view["hash"] in shown.stdout and view["found"]["mark"] == view["expected"]["mark"]
         assert admin_request(server, "POST", "/backends/disk/accept?found=another")[0] == 409
         accepted = command(server, "backend", "accept", "disk", "--found", view["hash"])
-        assert (accepted.returncode, accepted.stdout) == (0, "disk: accepted\n"), accepted
+        assert (accepted.returncode, accepted.stdout) == (
+            0,
+            "disk: accepted; to find objects whose bytes are missing, run: s3o verify --deep\n",
+        ), accepted
         events = [line["event"] for line in admin_request(server, "GET", "/audit")[1]["items"]]
         assert events[-2:] == ["backend.accepted", "admin.backends.accept"]
 

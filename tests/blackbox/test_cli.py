@@ -224,3 +224,11 @@ class TestConfiguration:
     def test_a_missing_file_and_bad_usage_exit_with_2(self, tmp_path):
         assert run("serve", "--config", "missing.yaml", folder=tmp_path).returncode == 2
         assert run("no-such-command", folder=tmp_path).returncode == 2
+
+
+def test_closed_pipe_ends_a_command_quietly(tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        ended = subprocess.run([binary(), "key", "new"], stdout=closed, stderr=subprocess.PIPE, timeout=COMMAND_SECONDS)
+    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -176,11 +176,14 @@ impl Fleet {
     pub fn views(&self, now: Timestamp) -> Vec<BackendView> {
         let view = |member: &Member| {
             let state = member.state();
+            let reads_open =
+                member.circuits.as_ref().is_some_and(|circuits| circuits.state(CallKind::Read) == CircuitState::Open);
             BackendView {
                 name: member.backend.name().clone(),
                 writable: state.frozen.is_none(),
                 circuit_open: !member.circuits.as_ref().is_none_or(|circuits| circuits.admits(CallKind::Write)),
-                reachable: state.reachability.outage().is_none(),
+                // Bytes that cannot be read back go there only if no other backend takes them.
+                reachable: state.reachability.outage().is_none() && !reads_open,
                 full_from_bytes: state.full.filter(|full| full.holds(now)).map(|full| full.from_bytes),
                 object_bytes_max: state.object_bytes_max,
                 filled_bytes: 0,

@@ -44,7 +44,7 @@ pub enum Error {
     #[error("the outcome of a commit is unknown: {0}")]
     Unknown(String),
     /// Another process uses this catalog.
-    #[error("another process is using this catalog: {0}")]
+    #[error("another process uses the catalog {0}, stop it first")]
     InUse(String),
     /// A newer version of this program has migrated the catalog.
     #[error("the catalog has schema version {found}, this program knows up to {known}: use a newer s3o")]

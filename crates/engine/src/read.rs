@@ -155,6 +155,8 @@ impl Engine {
             (Some(reason), BackendError::NotFound) => {
                 unavailable(BackendTrouble::Frozen, format!("{}: {reason}", location.backend))
             }
+            // "No space" is no answer to a read.
+            (_, BackendError::NoSpace(detail)) => unavailable(BackendTrouble::Unreachable, detail),
             (_, error) => error.into(),
         }
     }

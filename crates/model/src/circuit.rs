@@ -58,6 +58,14 @@ pub struct Permit {
     trial: Option<u64>,
 }
 
+impl Permit {
+    /// True if the result decides a half-open circuit.
+    #[must_use]
+    pub const fn is_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+}
+
 /// Result of a call, as far as it says something about the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallResult {
@@ -96,6 +104,8 @@ pub struct Circuit {
     phase: Phase,
     /// How often it opened without staying closed in between.
     openings: u32,
+    /// True if the last probe of the identity object failed.
+    probe_failed: bool,
     /// Number of trials so far; a call from an earlier trial must not end the current one.
     trials: u64,
     /// When it closed or opened last.
@@ -104,7 +114,13 @@ pub struct Circuit {
 
 impl Default for Circuit {
     fn default() -> Self {
-        Self { phase: Phase::Closed { failures: 0 }, openings: 0, trials: 0, since: Duration::ZERO }
+        Self {
+            phase: Phase::Closed { failures: 0 },
+            openings: 0,
+            probe_failed: false,
+            trials: 0,
+            since: Duration::ZERO,
+        }
     }
 }
 
@@ -180,12 +196,6 @@ impl Circuit {
         matches!(self.phase, Phase::HalfOpen { trial: Some(trial) } if permit.trial == Some(trial.number))
     }
 
-    /// Whether the circuit is open and its time without a trial has ended.
-    #[must_use]
-    pub fn is_trial_due(&self, now: Duration) -> bool {
-        matches!(self.phase, Phase::Open { until } if now >= until)
-    }
-
     /// How long until a trial is due, or until the trial in progress expires; `None` if neither is awaited.
     #[must_use]
     pub fn next_deadline(&self, now: Duration, settings: &CircuitSettings) -> Option<Duration> {
@@ -197,10 +207,29 @@ impl Circuit {
         Some(deadline.saturating_sub(now))
     }
 
-    /// Awaits a trial, if one is due.
-    pub fn half_open(&mut self, now: Duration) {
-        if self.is_trial_due(now) {
-            self.phase = Phase::HalfOpen { trial: None };
+    /// Records a probe of the identity object. A good probe ends the open state: with `suffices` the circuit closes,
+    /// otherwise one call must succeed first. It counts once the time without a trial has ended, or at once if the
+    /// probe before it failed: the store has come back. A store whose identity was readable all along fails in another
+    /// way, and waits. A failed probe is a failure of the calls for which a good one suffices.
+    pub fn record_probe(
+        &mut self,
+        is_good: bool,
+        suffices: bool,
+        now: Duration,
+        settings: &CircuitSettings,
+        jitter: f64,
+    ) {
+        let failed_before = std::mem::replace(&mut self.probe_failed, !is_good);
+        let has_come_back = is_good && failed_before;
+        match self.phase {
+            Phase::Closed { .. } if suffices && !is_good => {
+                self.record(Permit { trial: None }, CallResult::Failure, now, settings, jitter);
+            }
+            Phase::Open { until } if now < until && !has_come_back => {}
+            Phase::Open { .. } if !is_good => self.open(now, settings, jitter),
+            Phase::Open { .. } if suffices => self.close(now),
+            Phase::Open { .. } => self.phase = Phase::HalfOpen { trial: None },
+            Phase::Closed { .. } | Phase::HalfOpen { .. } => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! `s3o init` and `s3o validate`.
 
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -21,7 +21,12 @@ pub fn init(arguments: &Init) -> Result<(), CommandFailure> {
         // Operators add secrets to it.
         .mode(0o600)
         .open(&arguments.config)
-        .map_err(|error| CommandFailure::of(&path, error))?;
+        .map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                CommandFailure::Failed(format!("{path} exists and was kept, name another file with --config"))
+            }
+            _ => CommandFailure::of(&path, error),
+        })?;
     file.write_all(TEMPLATE.as_bytes()).map_err(|error| CommandFailure::of(&path, error))?;
     println!("wrote {path}; check it with: s3o validate --config {path}; start with: s3o serve --config {path}");
     Ok(())
@@ -35,7 +40,7 @@ pub fn validate(arguments: &Validate) -> Result<(), CommandFailure> {
     for warning in config.warnings() {
         eprintln!("warning: {warning}");
     }
-    println!("{path} is valid: {backends} backends, {buckets} buckets, {keys} access keys");
+    println!("{path} is valid; backends: {backends}, buckets: {buckets}, access keys: {keys}");
     print!("{}", access_table::of(&config.access_keys));
     if arguments.connect { connect::all(&config) } else { Ok(()) }
 }

@@ -28,7 +28,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // Before anything else, because SIGHUP ends a process without a handler.
     let sighup = app::early_sighup();
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if !matches!(command, Command::Serve(_)) {
+        end_quietly_on_closed_pipe();
+    }
+    let outcome = match command {
         Command::Serve(arguments) => app::serve(&arguments, sighup),
         Command::Init(arguments) => init::init(&arguments),
         Command::Validate(arguments) => init::validate(&arguments),
@@ -54,6 +58,18 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// Ends the process when a reader such as `head` has closed the pipe. `println!` would panic instead.
+fn end_quietly_on_closed_pipe() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let message = panic.payload_as_str().unwrap_or_default();
+        if message.starts_with("failed printing to stdout") && message.contains("Broken pipe") {
+            std::process::exit(0);
+        }
+        report(panic);
+    }));
 }
 
 #[cfg(test)]

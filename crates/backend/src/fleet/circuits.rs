@@ -149,27 +149,14 @@ impl Circuits {
         [&pair.reads, &pair.writes].into_iter().filter_map(|circuit| circuit.next_deadline(now, &settings)).min()
     }
 
-    /// Records a probe of the identity object. A good one closes an open circuit of reads whose time has ended; writes
-    /// then need one real write. A failed one counts as a failed read, and opens both again if their time has ended.
+    /// Records a probe of the identity object. A good one closes the circuit of reads; writes then need one real write,
+    /// because only that shows that writes succeed.
     pub fn record_probe(&self, is_good: bool) {
         let (now, settings) = (self.now(), self.context.settings.current());
-        let result = if is_good { CallResult::Success } else { CallResult::Failure };
         for kind in [CallKind::Read, CallKind::Write] {
             let jitter = self.context.entropy.next_unit();
-            // Only a real write shows that writes succeed again, and only a body that reads do.
-            let counts_while_closed = kind == CallKind::Read && !is_good;
-            let decides_trial = kind == CallKind::Read || !is_good;
-            self.change(kind, |circuit| {
-                let counts = match circuit.state() {
-                    CircuitState::Closed => counts_while_closed,
-                    CircuitState::Open => circuit.is_trial_due(now) && decides_trial,
-                    CircuitState::HalfOpen => false,
-                };
-                circuit.half_open(now);
-                if let Some(permit) = if counts { circuit.admit(now) } else { None } {
-                    circuit.record(permit, result, now, &settings, jitter);
-                }
-            });
+            let suffices = kind == CallKind::Read;
+            self.change(kind, |circuit| circuit.record_probe(is_good, suffices, now, &settings, jitter));
         }
     }
 

@@ -6,6 +6,8 @@
 //! are skipped while a circuit is open and count only if the store refuses everything: a store that fails deletes alone
 //! must stay readable. Objects of s3o itself are always read: a probe of the identity object closes the circuit.
 
+mod trial_body;
+
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -73,6 +75,14 @@ impl Breaker {
         Ok(Call { circuits: Arc::clone(&self.circuits), kind, permit: Some(permit), read_key: None })
     }
 
+    /// Lets another write be the trial if the client of this one is slow.
+    fn yielding(&self, call: &Call, body: ByteStream) -> ByteStream {
+        match call.permit.filter(Permit::is_trial) {
+            Some(trial) => trial_body::yielding(body, Arc::clone(&self.circuits), trial),
+            None => body,
+        }
+    }
+
     /// Records the answer of a call that moved no bytes.
     async fn finish<T>(&self, call: Call, answer: Result<T, Error>) -> Result<T, Error> {
         self.finish_as(call, answer, CallResult::Neutral).await
@@ -80,6 +90,10 @@ impl Breaker {
 
     /// Records the answer of a call that stored bytes.
     async fn finish_stored<T>(&self, call: Call, answer: Result<T, Error>) -> Result<T, Error> {
+        let answer = match answer {
+            Err(Error::NotFound) => Err(Error::Unknown("the store answered a write with: no such key".to_owned())),
+            answer => answer,
+        };
         self.finish_as(call, answer, CallResult::Success).await
     }
 
@@ -182,6 +196,7 @@ impl Backend for Breaker {
 
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
         let call = self.start(CallKind::Write)?;
+        let body = self.yielding(&call, body);
         self.finish_stored(call, self.inner.put(key, size_bytes, body).await).await
     }
 
@@ -225,6 +240,7 @@ impl Backend for Breaker {
 
     async fn put_part(&self, part: PartOf<'_>, size_bytes: u64, body: ByteStream) -> Result<UploadedPart, Error> {
         let call = self.start(CallKind::Write)?;
+        let body = self.yielding(&call, body);
         self.finish_stored(call, self.inner.put_part(part, size_bytes, body).await).await
     }
 

@@ -120,6 +120,10 @@ impl S3 {
         let query = version.map(|version| ("versionId", version));
         let request = S3Request::new(Method::DELETE, Some(&target.key), query.as_slice());
         match self.transport.answer(request).await {
+            Ok(answer) if !answer.body.is_empty() => {
+                let why = "the response to the delete has a body, it may not come from the store";
+                DeleteOutcome::Answered(DeleteAnswer::Unknown(why.to_owned()))
+            }
             Ok(answer) => {
                 let has_marker = header_text(&answer.headers, "x-amz-delete-marker") == Some("true");
                 if has_marker && version.is_none() {

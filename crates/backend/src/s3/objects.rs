@@ -27,6 +27,11 @@ impl S3 {
         }
         let payload = streamed(size_bytes, body).await?;
         let answer = self.transport.answer(S3Request::new(Method::PUT, Some(key), &[]).with_payload(payload)).await?;
+        if etag(&answer.headers).is_none() {
+            return Err(Error::Unknown(
+                "the response to the write has no ETag, it may not come from the store".to_owned(),
+            ));
+        }
         Ok(self.written(size_bytes, &answer.headers))
     }
 
@@ -75,9 +80,9 @@ impl S3 {
 
     pub(super) async fn probe_object(&self, key: &str) -> Probe {
         match self.transport.answer(S3Request::new(Method::HEAD, Some(key), &[])).await {
-            Ok(answer) => match length(&answer.headers) {
-                Some(size_bytes) => Probe::Present(Present { size_bytes, etag: etag(&answer.headers) }),
-                None => Probe::Unknown("the response has no Content-Length".to_owned()),
+            Ok(answer) => match (length(&answer.headers), etag(&answer.headers)) {
+                (Some(size_bytes), Some(etag)) => Probe::Present(Present { size_bytes, etag: Some(etag) }),
+                _ => Probe::Unknown("the response has no Content-Length or no ETag".to_owned()),
             },
             Err(error) if is_bare_404(&error) => self.prove_absence(key).await,
             Err(error) => match Error::from(error) {

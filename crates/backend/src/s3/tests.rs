@@ -235,3 +235,17 @@ async fn unreachable_service_is_away_and_an_interrupted_body_is_a_body_error() {
     assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
     assert!(matches!(service.s3.delete_batch(&targets(&["a", "b"])).await[0], DeleteAnswer::Away(_)));
 }
+
+#[tokio::test]
+async fn answers_of_something_else_than_a_store_are_unknown() {
+    let portal = || answer("200 OK", "", "<html>Please sign in</html>");
+    let service = ScriptedService::new(vec![portal(), answer("204 No Content", "", ""), portal(), portal()]).await;
+    for _ in 0..2 {
+        let written = service.s3.put("k", 1, body::whole(Bytes::from("x"))).await;
+        assert!(matches!(written, Err(Error::Unknown(_))), "{written:?}");
+    }
+    let doomed = [DeleteKey { key: "k".to_owned(), version_id: None }];
+    let deleted = service.s3.delete_batch(&doomed).await;
+    assert!(matches!(deleted[..], [DeleteAnswer::Unknown(_)]), "{deleted:?}");
+    assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
+}

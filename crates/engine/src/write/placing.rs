@@ -45,7 +45,7 @@ impl Engine {
         check_size(&views, target.size_bytes)?;
         let mut full = Vec::new();
         loop {
-            let mut refused = self.refusal(&views, tried);
+            let mut refused = self.refusal(&views, target.size_bytes, tried);
             let mut candidates = self.candidates(&views, target.size_bytes, tried);
             candidates.retain(|name| !full.contains(name));
             for name in candidates {
@@ -81,8 +81,9 @@ impl Engine {
     }
 
     /// The answer if no backend can take the write: full only if no other backend is closed for another reason.
-    fn refusal(&self, views: &[BackendView], tried: &TriedBackends) -> Error {
-        let mut untried = views.iter().filter(|view| !tried.backends.contains(&view.name));
+    fn refusal(&self, views: &[BackendView], size_bytes: u64, tried: &TriedBackends) -> Error {
+        let may_come = |view: &&BackendView| view.allows(size_bytes) && !tried.backends.contains(&view.name);
+        let mut untried = views.iter().filter(may_come);
         let closed = untried.find(|view| !view.writable || view.circuit_open);
         closed.map_or(Error::NoSpace, |view| self.closed(view))
     }

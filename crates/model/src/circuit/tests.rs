@@ -16,6 +16,11 @@ fn call(circuit: &mut Circuit, result: CallResult, now: Duration) -> bool {
     true
 }
 
+/// A good probe after which one call must succeed.
+fn await_trial(circuit: &mut Circuit, now: Duration) {
+    circuit.record_probe(true, false, now, &SETTINGS, 1.0);
+}
+
 fn opened() -> Circuit {
     let mut circuit = Circuit::default();
     for _ in 0..3 {
@@ -41,10 +46,10 @@ fn consecutive_failures_open_the_circuit() {
 #[test]
 fn one_trial_decides_after_the_open_timeout() {
     let mut circuit = opened();
-    circuit.half_open(START + SETTINGS.open_timeout / 2);
+    await_trial(&mut circuit, START + SETTINGS.open_timeout / 2);
     assert_eq!(circuit.state(), CircuitState::Open, "too early");
     let due = START + SETTINGS.open_timeout;
-    circuit.half_open(due);
+    await_trial(&mut circuit, due);
     let trial = circuit.admit(due).expect("a trial");
     assert!(circuit.admit(due).is_none(), "one trial at a time");
     let stale = Permit { trial: None };
@@ -62,7 +67,7 @@ fn failed_trials_double_the_time_up_to_five_minutes() {
         let wait = circuit.next_deadline(now, &SETTINGS).expect("open");
         waits.push(wait.as_secs());
         now += wait;
-        circuit.half_open(now);
+        await_trial(&mut circuit, now);
         assert!(call(&mut circuit, CallResult::Failure, now));
     }
     assert_eq!(waits, [30, 60, 120, 240, 300, 300]);
@@ -74,7 +79,7 @@ fn a_circuit_that_stayed_closed_starts_again_with_the_shortest_time() {
     for (closed_for, wait) in [(SETTINGS.open_timeout, 30), (SETTINGS.open_timeout / 2, 60)] {
         let mut circuit = opened();
         let now = START + SETTINGS.open_timeout;
-        circuit.half_open(now);
+        await_trial(&mut circuit, now);
         assert!(call(&mut circuit, CallResult::Success, now));
         for _ in 0..3 {
             call(&mut circuit, CallResult::Failure, now + closed_for);
@@ -87,7 +92,7 @@ fn a_circuit_that_stayed_closed_starts_again_with_the_shortest_time() {
 fn a_trial_without_a_result_is_repeated_or_expires() {
     let mut circuit = opened();
     let due = START + SETTINGS.open_timeout;
-    circuit.half_open(due);
+    await_trial(&mut circuit, due);
     assert!(call(&mut circuit, CallResult::Neutral, due));
     assert!(circuit.admit(due).is_some(), "the next call is the trial");
     circuit.expire_trial(due, &SETTINGS, 1.0);
@@ -100,7 +105,7 @@ fn a_trial_without_a_result_is_repeated_or_expires() {
 fn a_trial_that_succeeds_after_it_expired_closes_the_circuit() {
     let mut circuit = opened();
     let due = START + SETTINGS.open_timeout;
-    circuit.half_open(due);
+    await_trial(&mut circuit, due);
     let trial = circuit.admit(due).expect("a trial");
     let late = due + SETTINGS.probe_timeout;
     circuit.expire_trial(late, &SETTINGS, 1.0);
@@ -113,15 +118,41 @@ fn a_trial_that_succeeds_after_it_expired_closes_the_circuit() {
 fn an_expired_trial_does_not_end_the_next_one() {
     let mut circuit = opened();
     let due = START + SETTINGS.open_timeout;
-    circuit.half_open(due);
+    await_trial(&mut circuit, due);
     let first = circuit.admit(due).expect("a trial");
     circuit.expire_trial(due + SETTINGS.probe_timeout, &SETTINGS, 1.0);
     let next = due + Duration::from_mins(10);
-    circuit.half_open(next);
+    await_trial(&mut circuit, next);
     circuit.admit(next).expect("the second trial");
     for result in [CallResult::Neutral, CallResult::Failure] {
         circuit.record(first, result, next, &SETTINGS, 1.0);
         assert_eq!(circuit.state(), CircuitState::HalfOpen);
         assert!(circuit.admit(next).is_none(), "the second trial is in progress");
+    }
+}
+
+#[test]
+fn a_good_probe_after_a_failed_one_does_not_wait_for_the_open_timeout() {
+    for (failed, suffices, state) in
+        [(false, true, CircuitState::Open), (true, true, CircuitState::Closed), (true, false, CircuitState::HalfOpen)]
+    {
+        let mut circuit = opened();
+        if failed {
+            circuit.record_probe(false, suffices, START, &SETTINGS, 1.0);
+            assert_eq!(circuit.state(), CircuitState::Open);
+        }
+        circuit.record_probe(true, suffices, START, &SETTINGS, 1.0);
+        assert_eq!(circuit.state(), state);
+    }
+}
+
+#[test]
+fn failed_probes_open_the_circuit_of_reads_only() {
+    for (suffices, state) in [(true, CircuitState::Open), (false, CircuitState::Closed)] {
+        let mut circuit = Circuit::default();
+        for _ in 0..3 {
+            circuit.record_probe(false, suffices, START, &SETTINGS, 1.0);
+        }
+        assert_eq!(circuit.state(), state);
     }
 }

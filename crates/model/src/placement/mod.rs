@@ -24,7 +24,7 @@ pub struct BackendView {
     pub writable: bool,
     /// True if its circuit breaker lets no write through.
     pub circuit_open: bool,
-    /// False after failed probes; an unreachable backend is tried after the others.
+    /// False after failed probes or reads; an unreachable backend is tried after the others.
     pub reachable: bool,
     /// Smallest size that the backend recently refused for lack of space.
     pub full_from_bytes: Option<u64>,

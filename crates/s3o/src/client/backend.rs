@@ -9,14 +9,17 @@ use crate::cli::CommandFailure;
 pub fn accept(connection: &AdminConnection, name: &str, found: Option<&str>, json: bool) -> Result<(), CommandFailure> {
     let query: Vec<_> = found.map(|hash| ("found", hash)).into_iter().collect();
     let (accepted, answer) = connection.post_or_conflict(&["backends", name, "accept"], &query)?;
+    let nothing_to_accept = found.is_none() && matches_everywhere(&answer);
     if json {
         println!("{answer}");
     } else if accepted {
-        println!("{name}: accepted");
+        println!("{name}: accepted; to find objects whose bytes are missing, run: s3o verify --deep");
+    } else if nothing_to_accept {
+        println!("{name}: its identity matches on every instance, there is nothing to accept");
     } else {
         show(name, &answer);
     }
-    if accepted { Ok(()) } else { Err(CommandFailure::Failed(reason(&answer).to_owned())) }
+    if accepted || nothing_to_accept { Ok(()) } else { Err(CommandFailure::Failed(reason(&answer).to_owned())) }
 }
 
 /// Dismisses the mismatch that a host recorded.
@@ -28,6 +31,15 @@ pub fn dismiss(connection: &AdminConnection, name: &str, host: &str, json: bool)
         println!("{name}: the mismatch that {host} recorded is ignored until {host} finds another identity");
     }
     Ok(())
+}
+
+/// True if no instance found a mismatch and no new object is missing.
+fn matches_everywhere(answer: &Value) -> bool {
+    let is_empty = |field: &str| answer[field].as_array().is_some_and(Vec::is_empty);
+    let instances = answer["instances"].as_array();
+    answer["expected"] == answer["found"]
+        && is_empty("newest_missing")
+        && instances.is_some_and(|all| all.iter().all(|instance| instance["reason"].is_null()))
 }
 
 fn reason(answer: &Value) -> &str {

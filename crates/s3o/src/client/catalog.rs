@@ -71,7 +71,9 @@ fn restore(file: &Path, config: Option<&Path>, data: &Path) -> Result<(), Comman
         return Err(CommandFailure::Usage("the catalog is in PostgreSQL, restore it with pg_restore".to_owned()));
     };
     let restored = s3o_catalog::restore_sqlite(file, database);
-    let kept = restored.map_err(|error| CommandFailure::of(&database.display().to_string(), error))?;
+    let kept = restored.map_err(|error| {
+        CommandFailure::of(&format!("cannot restore, {} was not changed", database.display()), error)
+    })?;
     println!("restored {} from {}", database.display(), file.display());
     if let Some(kept) = kept {
         println!("kept the old catalog as {}", kept.display());

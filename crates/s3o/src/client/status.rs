@@ -71,7 +71,10 @@ fn render(status: &Value) -> String {
 /// The health of a backend with its cause.
 fn health(backend: &Value) -> String {
     match (backend["health"].as_str(), backend["frozen"].as_str()) {
-        (Some("away"), _) => format!("away since {}: {}", cell(&backend["since"]), cell(&backend["error"])),
+        (Some("away"), _) => {
+            let (since, error) = (cell(&backend["since"]), cell(&backend["error"]));
+            format!("away since {since}: {error}{}", skipped_calls(backend))
+        }
         (Some("full"), _) => format!("full: no space for {}", bytes(&backend["full_from"])),
         (_, Some(reason)) => format!("frozen: {reason}"),
         (_, None) => {

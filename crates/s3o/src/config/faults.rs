@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Length of the shortest value of a variable that is not shown in messages.
+const SECRET_BYTES_MIN: usize = 6;
+
 /// Errors of a configuration, each with the path of its setting; displayed one per line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults(Vec<(String, String)>);
@@ -14,6 +17,19 @@ impl Faults {
     /// Adds an error; `path` may be empty.
     pub fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.0.push((path.into(), message.into()));
+    }
+
+    /// Shows `${NAME}` instead of the value of a variable, which may be a secret. Shorter values are left alone: they
+    /// are no secrets and are parts of many words.
+    #[must_use]
+    pub fn without_values(mut self, variables: &[(String, String)]) -> Self {
+        for (name, value) in variables.iter().filter(|(_, value)| value.len() >= SECRET_BYTES_MIN) {
+            let shown = format!("${{{name}}}");
+            for (_, message) in &mut self.0 {
+                *message = message.replace(&value.escape_debug().to_string(), &shown).replace(value, &shown);
+            }
+        }
+        self
     }
 
     /// True if the configuration is valid.

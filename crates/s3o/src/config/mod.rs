@@ -15,6 +15,7 @@ mod warnings;
 mod workers;
 mod yaml;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -247,13 +248,28 @@ impl Config {
     /// Reads and validates a configuration file; paths that are not configured are below `data`.
     pub fn load(path: &Path, data: &Path) -> Result<Self, Faults> {
         let text = file::read(path).map_err(|why| Faults::one("", format!("cannot read {}: {why}", path.display())))?;
-        let tree = yaml::parse(&path.display().to_string(), &text, &|name| std::env::var(name).ok())?;
-        sections::config(&tree, data)
+        Self::of_text(&path.display().to_string(), &text, data, |name| std::env::var(name).ok())
+    }
+
+    fn of_text(
+        source: &str,
+        text: &str,
+        data: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Faults> {
+        let used = RefCell::new(Vec::new());
+        let recorded = |name: &str| {
+            let value = variable(name)?;
+            used.borrow_mut().push((name.to_owned(), value.clone()));
+            Some(value)
+        };
+        let tree = yaml::parse(source, text, &recorded)?;
+        sections::config(&tree, data).map_err(|faults| faults.without_values(&used.borrow()))
     }
 
     #[cfg(test)]
     fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Faults> {
-        sections::config(&yaml::parse("configuration", text, &variable)?, Path::new(DATA))
+        Self::of_text("configuration", text, Path::new(DATA), variable)
     }
 }
 

@@ -47,15 +47,15 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
         audit: audit(root.section("audit"), data),
     };
     root.not_built(&NOT_BUILT);
-    check_names(&root, &config);
+    check_names(&root);
     conflicts::check(&root, &config);
     root.finish();
     let faults = faults.into_inner();
     if faults.is_empty() { Ok(config) } else { Err(faults) }
 }
 
-fn check_names(root: &Section<'_>, config: &Config) {
-    if config.backends.is_empty() {
+fn check_names(root: &Section<'_>) {
+    if root.list("backends").is_empty() {
         root.fault("backends", "at least one backend is needed");
     }
     check_unique(root, "backends", "name");

@@ -164,6 +164,21 @@ fn variables_are_expanded_in_values() {
 }
 
 #[test]
+fn values_of_variables_are_not_shown_in_errors() {
+    let secret = |_: &str| Some("a \"secret\" value".to_owned());
+    let text = format!("routing: {{strategy: \"${{SECRET}}\"}}\nwatchdog: {{interval: \"${{SECRET}}\"}}\n{DISK}");
+    let faults = Config::parse(&text, secret).expect_err("refused").to_string();
+    assert!(faults.contains("routing.strategy: \"${SECRET}\" is not one of pack, spread"), "{faults}");
+    assert!(!faults.contains("secret"), "{faults}");
+}
+
+#[test]
+fn faulty_backend_is_not_reported_as_missing() {
+    let faults = parse("backends: [{name: a, kind: tape}]\n").expect_err("refused");
+    assert!(faults.contains("kind") && !faults.contains("at least one"), "{faults}");
+}
+
+#[test]
 fn database_is_chosen_by_url_and_password_is_hidden() {
     let config = parse(&format!("database: {{url: \"postgres://u:secret@db/s3o\"}}\n{DISK}")).expect("valid");
     assert!(matches!(&config.database, Database::Postgres { connections: 16, .. }));

@@ -21,6 +21,8 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 /// Largest number of items in one unit of the catalog.
 const BATCH_MAX: usize = 1000;
+/// More failures in a row would never be reached.
+const FAILURES_MAX: usize = 1_000_000;
 
 pub(super) fn intents(write_path: Section<'_>) -> IntentsConfig {
     let section = write_path.section("pending_intents");
@@ -48,7 +50,7 @@ fn recovery(text: &str) -> Result<Recovery, String> {
 
 pub(super) fn circuit_breaker(section: Section<'_>) -> CircuitBreakerConfig {
     let default = CircuitSettings::default();
-    let threshold = section.count("failure_threshold", default.failure_threshold as usize);
+    let threshold = section.count_up_to("failure_threshold", default.failure_threshold as usize, FAILURES_MAX);
     let above_zero = |field, default| section.duration_within(field, default, TIMEOUT_MIN.., "1ms or more");
     let breaker = CircuitBreakerConfig {
         circuit: CircuitSettings {

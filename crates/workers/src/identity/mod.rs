@@ -187,7 +187,7 @@ impl IdentityWorker {
             return Some("until the mark of the backend is raised, within minutes of the start".to_owned());
         }
         let wait = from.and_then(|from| from.checked_sub(now)).filter(|wait| !wait.is_zero());
-        wait.map(|wait| format!("for another {} s after the start", wait.as_secs() + 1)).or(disputed)
+        wait.map(|wait| format!("for another {} s after the backend was attached", wait.as_secs() + 1)).or(disputed)
     }
 
     fn is_frozen(&self, name: &BackendName) -> bool {

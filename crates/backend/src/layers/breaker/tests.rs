@@ -239,6 +239,27 @@ async fn refusal_of_one_key_is_no_failure_unless_the_identity_is_refused_too() {
     assert_eq!(subject.states().1, CircuitState::Open);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_slow_client_does_not_keep_the_trial() {
+    let subject = Subject::new();
+    subject.open_writes().await;
+    subject.clock.advance(SETTINGS.open_timeout);
+    subject.circuits.record_probe(true);
+    let stalled: ByteStream = Box::pin(stream::once(async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        Ok(Bytes::from("x"))
+    }));
+    let slow = subject.backend.put("slow", 1, stalled);
+    let other = async {
+        assert!(matches!(subject.put("early").await, Err(Error::NotSent(_))), "the slow write is the trial");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        subject.put("other").await.expect("it is the trial now");
+        assert_eq!(subject.states().1, CircuitState::Closed);
+    };
+    let (slow, ()) = tokio::join!(slow, other);
+    slow.expect("stored");
+}
+
 #[tokio::test]
 async fn a_trial_that_never_ends_expires() {
     let subject = Subject::new();
