@@ -69,7 +69,7 @@ class Started:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def exports(self):
-        eventually(lambda: "kept in" in self.log(), SECONDS, message=f"no keys were printed: {self.log()}")
+        eventually(lambda: "stored in" in self.log(), SECONDS, message=f"no keys were printed: {self.log()}")
         return dict(re.findall(r"(?m)^\s*export (\w+)=(\S+)$", self.log()))
 
     def s3(self, exports):

@@ -82,7 +82,7 @@ class NewUser:
                 ["s3o", "serve", *listen], cwd=self.home, env=self.environment, stdout=log, stderr=subprocess.STDOUT
             )
         eventually(
-            lambda: self.server.poll() is not None or re.search(r"kept in|generated keys", log_path.read_text()),
+            lambda: self.server.poll() is not None or re.search(r"stored in|generated keys", log_path.read_text()),
             SECONDS,
             message="it did not start",
         )

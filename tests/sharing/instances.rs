@@ -1,7 +1,7 @@
 //! One or two instances over one store with a dedup bucket.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 pub struct Instances {
     instances: Vec<Harness<SystemClock>>,
     counts: Arc<UnitCounts>,
+    stopping: AtomicBool,
 }
 
 /// Counts over the units of all instances.
@@ -97,7 +98,7 @@ impl Instances {
             instances.push(builder.catalog_layer(|inner| Arc::new(UnitCounter { inner, counts })).start().await);
         }
         instances[0].engine.create_bucket(&bucket()).await.expect("created");
-        Self { instances, counts }
+        Self { instances, counts, stopping: AtomicBool::default() }
     }
 
     fn instance(&self, number: usize) -> &Harness<SystemClock> {
@@ -134,9 +135,10 @@ impl Instances {
         (self.counts.created.load(Ordering::Relaxed), self.counts.conflicts.load(Ordering::Relaxed))
     }
 
-    /// Runs cleanup and `pending_reaper` on every instance until the task is aborted.
+    /// Runs cleanup and `pending_reaper` on every instance until [`Self::stop_cleaning`] was called. It ends between two
+    /// ticks: a tick that is aborted leaves claims that other workers must wait for.
     pub async fn keep_clean(self: Arc<Self>) {
-        loop {
+        while !self.stopping.load(Ordering::Relaxed) {
             for worker in self.instances.iter().flat_map(|instance| &instance.process.workers) {
                 if ["cleanup", "pending_reaper"].contains(&worker.name()) {
                     tick(worker.as_ref(), &mut Report::default()).await;
@@ -144,6 +146,10 @@ impl Instances {
             }
             tokio::time::sleep(Duration::from_millis(40)).await;
         }
+    }
+
+    pub fn stop_cleaning(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Settles, and asserts that no object, content or byte is left.
