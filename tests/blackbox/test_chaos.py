@@ -47,6 +47,7 @@ SETTINGS = {
         "backoff_max": "200ms",
         "reader_grace": "3s",
     },
+    "circuit_breaker": {"open_timeout": "1s"},
 }
 
 
