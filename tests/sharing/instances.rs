@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 
 /// The instances that serve one store; requests name theirs by a number that wraps around.
 pub struct Instances {
-    instances: Vec<Harness<SystemClock>>,
+    harnesses: Vec<Harness<SystemClock>>,
     counts: Arc<UnitCounts>,
     stopping: AtomicBool,
 }
@@ -98,11 +98,11 @@ impl Instances {
             instances.push(builder.catalog_layer(|inner| Arc::new(UnitCounter { inner, counts })).start().await);
         }
         instances[0].engine.create_bucket(&bucket()).await.expect("created");
-        Self { instances, counts, stopping: AtomicBool::default() }
+        Self { harnesses: instances, counts, stopping: AtomicBool::default() }
     }
 
     fn instance(&self, number: usize) -> &Harness<SystemClock> {
-        &self.instances[number % self.instances.len()]
+        &self.harnesses[number % self.harnesses.len()]
     }
 
     pub async fn put(&self, instance: usize, name: &str, body: &[u8], upload: RaceUpload) {
@@ -139,7 +139,7 @@ impl Instances {
     /// ticks: a tick that is aborted leaves claims that other workers must wait for.
     pub async fn keep_clean(self: Arc<Self>) {
         while !self.stopping.load(Ordering::Relaxed) {
-            for worker in self.instances.iter().flat_map(|instance| &instance.process.workers) {
+            for worker in self.harnesses.iter().flat_map(|instance| &instance.process.workers) {
                 if ["cleanup", "pending_reaper"].contains(&worker.name()) {
                     tick(worker.as_ref(), &mut Report::default()).await;
                 }
@@ -154,7 +154,7 @@ impl Instances {
 
     /// Settles, and asserts that no object, content or byte is left.
     pub async fn check_empty(&self) {
-        let first = &self.instances[0];
+        let first = &self.harnesses[0];
         while !is_settled(first.driver.as_ref()).await {
             tick_all(&first.process.workers).await;
         }
