@@ -135,8 +135,8 @@ impl Instances {
         (self.counts.created.load(Ordering::Relaxed), self.counts.conflicts.load(Ordering::Relaxed))
     }
 
-    /// Runs cleanup and `pending_reaper` on every instance until [`Self::stop_cleaning`] was called. It ends between two
-    /// ticks: a tick that is aborted leaves claims that other workers must wait for.
+    /// Runs cleanup and `pending_reaper` on every instance until [`Self::stop_cleaning`] was called. It ends between
+    /// two ticks: a tick that is aborted leaves claims that other workers must wait for.
     pub async fn keep_clean(self: Arc<Self>) {
         while !self.stopping.load(Ordering::Relaxed) {
             for worker in self.harnesses.iter().flat_map(|instance| &instance.process.workers) {

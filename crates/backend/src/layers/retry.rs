@@ -126,7 +126,9 @@ impl Backend for Retry {
         for attempt in 1..self.options.attempts_max {
             let away: Vec<usize> =
                 (0..answers.len()).filter(|&position| matches!(answers[position], DeleteAnswer::Away(_))).collect();
-            if away.is_empty() {
+            // Deletes meant for one store must not reach another at its path: once that is opened, a retry would come
+            // before the check of its identity.
+            if away.is_empty() || self.inner.store_changed().await {
                 break;
             }
             self.wait(attempt).await;
