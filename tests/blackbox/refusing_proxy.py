@@ -1,8 +1,10 @@
 """A proxy to a real S3 server that can refuse deletes, drop answers to PUTs, or refuse all connections."""
 
+import contextlib
 import html
 import http.client
 import re
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -92,6 +94,24 @@ class Listener(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.connections = set()
+
+    def get_request(self):
+        connection, address = super().get_request()
+        self.connections.add(connection)
+        return connection, address
+
+    def shutdown_request(self, connection):
+        self.connections.discard(connection)
+        super().shutdown_request(connection)
+
+    def close_connections(self):
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
 
 class RefusingProxy:
     """Listens on its own port between `start` and `stop`."""
@@ -135,7 +155,8 @@ class RefusingProxy:
         return True
 
     def stop(self):
-        """Refuses new connections and answers none of the open ones."""
+        """Refuses new connections and closes the open ones."""
         self.is_down = True
         self.listener.shutdown()
         self.listener.server_close()
+        self.listener.close_connections()

@@ -205,4 +205,8 @@ impl Backend for FaultyBackend {
     async fn reopen_store(&self) -> Result<(), Error> {
         self.disk().reopen_store().await
     }
+
+    async fn trust_store(&self) {
+        self.disk().trust_store().await;
+    }
 }

@@ -198,4 +198,8 @@ impl Backend for CheckedBackend {
     async fn reopen_store(&self) -> Result<(), Error> {
         self.inner.reopen_store().await
     }
+
+    async fn trust_store(&self) {
+        self.inner.trust_store().await;
+    }
 }

@@ -230,11 +230,15 @@ pub trait Backend: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Opens the store that the configured path leads to now. The caller must prevent writes until it has compared the
-    /// identity.
+    /// Opens the store that the configured path leads to now. If it is another one than before, `put` and
+    /// `delete_batch` answer "away" until [`Backend::trust_store`]: a call that was meant for the store before must not
+    /// reach this one.
     async fn reopen_store(&self) -> Result<(), Error> {
         Ok(())
     }
+
+    /// Permits writes and deletes on the opened store. The caller has compared its identity, or an operator accepted it.
+    async fn trust_store(&self) {}
 }
 
 /// Address of a part.

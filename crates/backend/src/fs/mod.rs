@@ -223,6 +223,10 @@ impl Backend for Fs {
     async fn reopen_store(&self) -> Result<(), Error> {
         self.with(|state| state.root.reopen()).await
     }
+
+    async fn trust_store(&self) {
+        self.state.root.trust();
+    }
 }
 
 #[cfg(test)]

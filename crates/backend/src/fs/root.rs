@@ -2,8 +2,8 @@
 //!
 //! Every call first enters the root, which checks that the configured path still leads to the opened
 //! folder: an unmounted disk leaves an empty folder at the same path, which must be reported as
-//! "away", never as "absent". Another folder at the path is opened only on request, by a caller that
-//! compares its identity before it writes.
+//! "away", never as "absent". Another folder at the path is opened only on request. It takes no writes
+//! and no deletes until the caller has compared its identity.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -29,6 +29,8 @@ pub(super) struct RootFolder {
 pub(super) struct OpenRoot {
     pub(super) folder: Arc<OwnedFd>,
     pub(super) id: FolderId,
+    /// False while another folder was opened before and the identity of this one was not compared.
+    trusted: bool,
 }
 
 /// Identifies a folder independently of its path.
@@ -41,6 +43,25 @@ pub(super) struct FolderId {
 impl RootFolder {
     pub(super) fn new(path: PathBuf, create: bool) -> Self {
         Self { path, create, opened: Mutex::new(None) }
+    }
+
+    /// The same as `enter`, for writes and deletes, which only a trusted folder takes.
+    pub(super) fn enter_trusted(&self) -> Result<Arc<OwnedFd>, Error> {
+        let folder = self.enter()?;
+        match self.opened.lock().as_ref() {
+            Some(opened) if opened.trusted && Arc::ptr_eq(&opened.folder, &folder) => Ok(folder),
+            Some(_) | None => Err(Error::Away(format!(
+                "root {} leads to another folder, its identity is not compared yet",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// Permits writes and deletes in the opened folder.
+    pub(super) fn trust(&self) {
+        if let Some(opened) = self.opened.lock().as_mut() {
+            opened.trusted = true;
+        }
     }
 
     /// The handle of the root, after a check that the path leads to it.
@@ -80,9 +101,9 @@ impl RootFolder {
 
     /// Opens the folder that the path leads to now, if it is not the opened one.
     pub(super) fn reopen(&self) -> Result<(), Error> {
-        if self.opened.lock().is_none() || self.has_changed() {
+        if self.has_changed() {
             let opened = open(&self.path, self.create)?;
-            *self.opened.lock() = Some(opened);
+            *self.opened.lock() = Some(OpenRoot { trusted: false, ..opened });
         }
         self.enter().map(drop)
     }
@@ -109,7 +130,8 @@ fn open(path: &Path, create: bool) -> Result<OpenRoot, Error> {
     };
     let folder = folder.map_err(|errno| away(path, errno))?;
     let stat = rustix::fs::fstat(&folder).map_err(|errno| away(path, errno))?;
-    Ok(OpenRoot { folder: Arc::new(folder), id: FolderId { device: stat.st_dev, inode: stat.st_ino } })
+    let id = FolderId { device: stat.st_dev, inode: stat.st_ino };
+    Ok(OpenRoot { folder: Arc::new(folder), id, trusted: true })
 }
 
 /// Creates the root and its missing ancestors with mode 0700, each durable in its parent.

@@ -36,7 +36,7 @@ async fn missing_root_is_away_until_it_is_mounted() {
 }
 
 #[tokio::test]
-async fn exchanged_disk_is_read_for_its_identity_and_used_only_after_reopen() {
+async fn exchanged_disk_takes_writes_and_deletes_only_once_it_is_trusted() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, right, wrong) = (folder.path().join("disk"), folder.path().join("right"), folder.path().join("wrong"));
     for (root, text) in [(&right, "ours"), (&wrong, "theirs")] {
@@ -54,7 +54,14 @@ async fn exchanged_disk_is_read_for_its_identity_and_used_only_after_reopen() {
     assert!(matches!(fs.write_own(IDENTITY_KEY, Bytes::from("raised")).await, Err(Error::Away(_))));
     fs.reopen_store().await.expect("reopened");
     assert!(!fs.store_changed().await);
+    std::fs::write(right.join("old"), "abc").expect("a file of an earlier time");
+    assert!(matches!(put(&fs, "b/k").await, Err(Error::Away(_))), "its identity was not compared");
+    assert!(matches!(fs.delete_batch(&delete_target("old")).await[0], DeleteAnswer::Away(_)));
+    assert!(right.join("old").exists());
+    fs.write_own(IDENTITY_KEY, Bytes::from("raised")).await.expect("the identity can be written");
+    fs.trust_store().await;
     put(&fs, "b/k").await.expect("the right disk");
+    assert_eq!(fs.delete_batch(&delete_target("old")).await, [DeleteAnswer::Deleted]);
     assert!(right.join("b/k").exists() && !wrong.join("b").exists());
 }
 

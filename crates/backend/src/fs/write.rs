@@ -100,7 +100,8 @@ struct DraftFile {
 
 impl DraftFile {
     fn start(state: &FsState, name: &str, exists: IfExists) -> Result<Self, Error> {
-        let root = state.root.enter()?;
+        // Objects of s3o's own are replaced; they are the identity, which is written before the store is trusted.
+        let root = if exists == IfExists::Refuse { state.root.enter_trusted()? } else { state.root.enter()? };
         let path = format!("{DRAFTS}{name}");
         let location = KeyPath::parse(&path)?;
         let parent = create_parent(state, &root, &location)?;

@@ -282,6 +282,10 @@ impl Backend for Breaker {
     async fn reopen_store(&self) -> Result<(), Error> {
         self.inner.reopen_store().await
     }
+
+    async fn trust_store(&self) {
+        self.inner.trust_store().await;
+    }
 }
 
 #[cfg(test)]

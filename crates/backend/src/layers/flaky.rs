@@ -227,4 +227,8 @@ impl Backend for Flaky {
     async fn reopen_store(&self) -> Result<(), Error> {
         self.inner.reopen_store().await
     }
+
+    async fn trust_store(&self) {
+        self.inner.trust_store().await;
+    }
 }

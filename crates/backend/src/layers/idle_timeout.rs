@@ -210,6 +210,10 @@ impl Backend for IdleTimeout {
     async fn reopen_store(&self) -> Result<(), Error> {
         self.answer(self.inner.reopen_store()).await
     }
+
+    async fn trust_store(&self) {
+        self.inner.trust_store().await;
+    }
 }
 
 #[cfg(test)]

@@ -192,6 +192,10 @@ impl Backend for Metered {
     async fn reopen_store(&self) -> Result<(), Error> {
         self.inner.reopen_store().await
     }
+
+    async fn trust_store(&self) {
+        self.inner.trust_store().await;
+    }
 }
 
 #[cfg(test)]

@@ -126,9 +126,7 @@ impl Backend for Retry {
         for attempt in 1..self.options.attempts_max {
             let away: Vec<usize> =
                 (0..answers.len()).filter(|&position| matches!(answers[position], DeleteAnswer::Away(_))).collect();
-            // Deletes meant for one store must not reach another at its path: once that is opened, a retry would come
-            // before the check of its identity.
-            if away.is_empty() || self.inner.store_changed().await {
+            if away.is_empty() {
                 break;
             }
             self.wait(attempt).await;
@@ -184,6 +182,10 @@ impl Backend for Retry {
 
     async fn reopen_store(&self) -> Result<(), Error> {
         self.inner.reopen_store().await
+    }
+
+    async fn trust_store(&self) {
+        self.inner.trust_store().await;
     }
 }
 

@@ -160,6 +160,7 @@ impl IdentityWorker {
             }
             Err(error) => return Err(error.into()),
         }
+        backend.trust_store().await;
         self.write_accepted(backend, &next).await?;
         self.learn_traits(backend).await?;
         self.raise(backend).await?;

@@ -110,6 +110,7 @@ impl IdentityWorker {
         if let Some(mismatch) = mismatch {
             return self.freeze(backend, &mismatch).await;
         }
+        backend.trust_store().await;
         self.learn_traits(backend).await?;
         let unraised = if compared.verdict == IdentityVerdict::Fresh || self.must_raise(name, &compared).await? {
             self.raise(backend).await?;
