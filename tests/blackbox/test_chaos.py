@@ -247,7 +247,7 @@ def assert_orphans_were_queued(lines, log):
             continue
         assert line["error"].startswith(DATABASE_FAULTS), line
         named = f'physical_key="{line["physical_key"]}"'
-        failed = [text for text in log.splitlines() if "could not be queued" in text and named in text]
+        failed = [text for text in log.splitlines() if "cannot queue bytes for deletion" in text and named in text]
         assert failed, f"{line} is not in the log"
         later = log.split(failed[-1])[1]
         queued = any("bytes queued on retry" in text and named in text for text in later.splitlines())
