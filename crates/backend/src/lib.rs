@@ -237,7 +237,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Permits writes and deletes on the opened store. The caller has compared its identity, or an operator accepted it.
+    /// Permits writes and deletes on the opened store. Its identity was compared, or an operator accepted it.
     async fn trust_store(&self) {}
 }
 
