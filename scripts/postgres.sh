@@ -29,7 +29,8 @@ start() {
     port="$(free_port)"
     as_owner initdb -D "$folder/data" -U postgres -A trust -E UTF8 --locale=C >"$folder/initdb.log"
     printf '%s\n' "port = $port" "unix_socket_directories = '$folder'" "listen_addresses = '127.0.0.1'" \
-        "max_connections = 300" >"$folder/extra.conf"
+        "max_connections = 300" \
+        "max_locks_per_transaction = 256" >"$folder/extra.conf"
     as_owner tee -a "$folder/data/postgresql.conf" <"$folder/extra.conf" >/dev/null
     restart
     echo "postgres://postgres@127.0.0.1:$port/postgres"

@@ -75,7 +75,7 @@ async fn recover_and_check(environment: &Arc<Environment>, expected: &Expected) 
 }
 
 fn environment(scenario: &Scenario, database: Option<&BlockingDatabase>) -> Arc<Environment> {
-    Arc::new(Environment::new(scenario.put_bytes_max).with_dedup(scenario.dedup).on_database(database))
+    Arc::new(scenario.environment().on_database(database))
 }
 
 fn with_one_fault(

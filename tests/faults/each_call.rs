@@ -4,7 +4,6 @@ use futures_util::StreamExt as _;
 use s3o_backend::layers::Fault;
 use s3o_catalog::Mode;
 
-use s3o_tests::environment::Environment;
 use s3o_tests::harness::{Harness, get};
 use s3o_tests::scenarios::{Scenario, WITHOUT_BACKEND, all, either};
 
@@ -22,8 +21,7 @@ async fn calls_without_fault(scenario: &Scenario) -> (u64, u64) {
 }
 
 async fn prepared(scenario: &Scenario) -> Harness {
-    let environment = Environment::new(scenario.put_bytes_max).with_dedup(scenario.dedup);
-    let harness = Harness::with_bucket(environment, Mode::Inline).await;
+    let harness = Harness::with_bucket(scenario.environment(), Mode::Inline).await;
     (scenario.prepare)(&harness).await.expect("prepared");
     harness
 }

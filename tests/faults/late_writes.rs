@@ -112,7 +112,8 @@ struct RecordingAlarm(Mutex<Vec<String>>);
 
 impl OrphanAlarm for RecordingAlarm {
     fn orphaned(&self, orphan: &Orphan<'_>) {
-        let Orphan { backend, size_bytes, bucket, key, .. } = orphan;
+        let Orphan { backend, size_bytes, object, .. } = orphan;
+        let (bucket, key) = object.expect("bytes of an object");
         self.0.lock().push(format!("{backend} {size_bytes} {bucket} {key}"));
     }
 }

@@ -37,6 +37,8 @@ pub struct ProcessSettings {
     pub stuck_after: Duration,
     /// Rows that cleanup claims at a time.
     pub cleanup_batch: usize,
+    /// Number of copies that a write stores, and factor of all buckets.
+    pub copies: usize,
 }
 
 impl Default for ProcessSettings {
@@ -47,6 +49,7 @@ impl Default for ProcessSettings {
             identity_age_max: None,
             stuck_after: STUCK_AFTER,
             cleanup_batch: 1000,
+            copies: 1,
         }
     }
 }
@@ -146,6 +149,19 @@ impl<C: Clock + 'static> Environment<C> {
         let settings = BucketSettings { dedup, ..BucketSettings::default() };
         self.configured.replace([(bucket(), settings)].into_iter().collect());
         self
+    }
+
+    /// With more than one copy: adds two backends, and makes this number the factor of all buckets and the number of
+    /// copies that a write stores. Keeps the other settings of the bucket.
+    #[must_use]
+    pub fn with_copies(mut self, copies: usize, put_bytes_max: u64) -> Self {
+        if copies == 1 {
+            return self;
+        }
+        self.settings.copies = copies;
+        let settings = BucketSettings { factor: copies, ..self.configured.current().of(&bucket()) };
+        self.configured.replace([(bucket(), settings)].into_iter().collect());
+        self.with_backend("second", put_bytes_max, None).with_backend("third", put_bytes_max, None)
     }
 
     /// Replaces the receiver of orphan notifications.

@@ -14,10 +14,15 @@ use crate::environment::TestBackend;
 /// Number of rows that are waiting for work; an object with an expiry counts until it is deleted.
 const WAITING: &str = "SELECT (SELECT count(*) FROM pending_objects) + (SELECT count(*) FROM cleanup_queue) \
      + (SELECT count(*) FROM cleanup_dlq) \
+     + (SELECT count(*) FROM copy_work) + (SELECT count(*) FROM copy_review) \
      + (SELECT count(*) FROM objects WHERE expires_at IS NOT NULL) \
      + (SELECT count(*) FROM contents WHERE kind = 'joined' AND state = 'condemned') \
      + (SELECT count(*) FROM multipart_parts p JOIN multipart_uploads u ON u.id = p.upload_id \
         WHERE u.state <> 'open') AS waiting";
+
+/// Contents whose number of present copies differs from their factor.
+const WRONG_COPIES: &str = "SELECT c.id FROM contents c WHERE c.kind = 'whole' AND c.state = 'live' AND c.factor > 1 \
+     AND c.factor <> (SELECT count(*) FROM object_locations l WHERE l.content_id = c.id AND l.state = 'present')";
 
 const LOCATED: &str = "SELECT physical_key FROM object_locations WHERE backend_name = $1";
 
@@ -69,6 +74,9 @@ pub async fn violations_when_settled(driver: &Arc<dyn Driver>, backends: &[TestB
     let mut broken = violations(driver, backends).await;
     if !is_settled(driver.as_ref()).await {
         broken.push("rows are waiting for work".to_owned());
+    }
+    for row in rows(driver.as_ref(), WRONG_COPIES, None).await {
+        broken.push(format!("content {} has not as many copies as its factor", row.text("id").expect("an ID")));
     }
     for backend in backends {
         let (stored, located) = (stored(backend), keys(driver.as_ref(), LOCATED, backend).await);

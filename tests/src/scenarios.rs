@@ -1,6 +1,7 @@
 //! Operations that several suites run: the state before, the operation, and the states that are allowed afterwards,
 //! depending on whether the client received an answer.
 
+mod copies;
 mod dedup_bucket;
 mod expiry;
 mod plain_bucket;
@@ -17,6 +18,7 @@ use s3o_model::multipart::{ListedPart, PART_BYTES_MIN};
 use s3o_model::object::Attributes;
 use s3o_model::range::RangeSpec;
 
+use crate::environment::Environment;
 use crate::harness::{Expected, Harness, bucket, get, key};
 
 /// Names of operations that may make no backend call.
@@ -35,6 +37,8 @@ pub struct Scenario {
     pub heavy: bool,
     /// Dedup setting of the bucket.
     pub dedup: bool,
+    /// Number of copies of each object; with more than one, there are three backends.
+    pub copies: usize,
     /// Creates the state before; runs without faults.
     pub prepare: for<'a> fn(&'a Harness) -> Work<'a>,
     /// The operation, which faults may end.
@@ -263,7 +267,16 @@ const LARGE: u64 = u64::MAX;
 
 /// Every scenario.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    plain_bucket::ALL.iter().chain(&dedup_bucket::ALL).chain(&expiry::ALL).chain(&expiry::shared_content::ALL)
+    let single = plain_bucket::ALL.iter().chain(&dedup_bucket::ALL).chain(&expiry::ALL);
+    single.chain(&expiry::shared_content::ALL).chain(&copies::ALL)
+}
+
+impl Scenario {
+    /// The empty environment of the scenario.
+    #[must_use]
+    pub fn environment(&self) -> Environment {
+        Environment::new(self.put_bytes_max).with_dedup(self.dedup).with_copies(self.copies, self.put_bytes_max)
+    }
 }
 
 /// Allowed bodies if the operation was not acknowledged: it may have happened or not.

@@ -37,6 +37,8 @@ pub struct BackendState {
     pub full: Option<FullMark>,
     /// Configured size of the largest object; `None` means no limit.
     pub object_bytes_max: Option<u64>,
+    /// True while the backend is being emptied: it takes no writes.
+    pub draining: bool,
 }
 
 impl BackendState {
@@ -140,25 +142,6 @@ impl Fleet {
         self.members.iter().map(|member| &member.backend)
     }
 
-    /// Records whether the first byte of a read arrived in time.
-    pub fn record_first_byte(&self, name: &BackendName, in_time: bool) {
-        if let Some(circuits) = self.circuits(name) {
-            circuits.record_first_byte(in_time);
-        }
-    }
-
-    /// Whether the last reads of a backend were too slow, so that other copies are tried first.
-    #[must_use]
-    pub fn is_slow(&self, name: &BackendName) -> bool {
-        self.circuits(name).is_some_and(|circuits| circuits.is_slow())
-    }
-
-    /// State of the circuit that is further from closed.
-    #[must_use]
-    pub fn worst_circuit(&self, name: &BackendName) -> CircuitState {
-        self.circuit(name, CallKind::Read).max(self.circuit(name, CallKind::Write))
-    }
-
     /// Snapshot of a backend's state.
     #[must_use]
     pub fn state(&self, name: &BackendName) -> Option<Arc<BackendState>> {
@@ -180,7 +163,7 @@ impl Fleet {
                 member.circuits.as_ref().is_some_and(|circuits| circuits.state(CallKind::Read) == CircuitState::Open);
             BackendView {
                 name: member.backend.name().clone(),
-                writable: state.frozen.is_none(),
+                writable: state.frozen.is_none() && !state.draining,
                 circuit_open: !member.circuits.as_ref().is_none_or(|circuits| circuits.admits(CallKind::Write)),
                 // Bytes that cannot be read back go there only if no other backend takes them.
                 reachable: state.reachability.outage().is_none() && !reads_open,
@@ -270,6 +253,16 @@ impl Fleet {
     pub fn set_object_bytes_max(&self, name: &BackendName, bytes: Option<u64>) {
         if let Some(member) = self.member(name) {
             member.change(|state| state.object_bytes_max = bytes);
+        }
+    }
+
+    /// Records whether a backend is being emptied.
+    pub fn set_draining(&self, name: &BackendName, draining: bool) {
+        if let Some(member) = self.member(name)
+            && member.state().draining != draining
+        {
+            tracing::info!(backend = %name, draining, "drain state of backend changed");
+            member.change(|state| state.draining = draining);
         }
     }
 

@@ -35,7 +35,8 @@ impl Catalog {
     pub async fn create_bucket(&self, name: &BucketName) -> Result<bool, Error> {
         let mut unit = Unit::new("create_bucket");
         unit.run(
-            "INSERT INTO buckets (name, created_at) VALUES ($1, :now) ON CONFLICT (name) DO NOTHING",
+            "INSERT INTO buckets (name, created_at, factor) \
+             VALUES ($1, :now, coalesce((SELECT factor FROM cluster), 1)) ON CONFLICT (name) DO NOTHING",
             params![name],
         );
         Ok(self.write(unit).await?[0].changed == 1)

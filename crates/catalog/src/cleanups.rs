@@ -81,6 +81,10 @@ pub struct Depths {
     pub intents: u64,
     /// Open multipart uploads.
     pub uploads: u64,
+    /// Contents with too few copies.
+    pub missing_copies: u64,
+    /// Contents with too many copies.
+    pub excess_copies: u64,
 }
 
 /// `MATERIALIZED`: PostgreSQL may evaluate a sub-select with `SKIP LOCKED` twice, and gets other rows the second time.
@@ -204,13 +208,17 @@ impl Catalog {
     pub async fn depths(&self) -> Result<Depths, Error> {
         const SQL: &str = "SELECT (SELECT count(*) FROM cleanup_queue) AS cleanups, \
              (SELECT count(*) FROM cleanup_dlq) AS dead_letters, (SELECT count(*) FROM pending_objects) AS intents, \
-             (SELECT count(*) FROM multipart_uploads WHERE state = 'open') AS uploads";
+             (SELECT count(*) FROM multipart_uploads WHERE state = 'open') AS uploads, \
+             (SELECT count(*) FROM copy_work WHERE excess = 0) AS missing_copies, \
+             (SELECT count(*) FROM copy_work WHERE excess = 1) AS excess_copies";
         let row = &self.survey(SQL, vec![]).await?[0];
         Ok(Depths {
             cleanups: row.size("cleanups")?,
             dead_letters: row.size("dead_letters")?,
             intents: row.size("intents")?,
             uploads: row.size("uploads")?,
+            missing_copies: row.size("missing_copies")?,
+            excess_copies: row.size("excess_copies")?,
         })
     }
 }

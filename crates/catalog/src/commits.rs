@@ -8,11 +8,12 @@ use s3o_model::conditions::WriteCondition;
 use s3o_model::etag::{Md5, Sha256};
 use s3o_model::ids::{BucketId, ContentId, WriteId};
 
+use crate::copies::note_work;
 use crate::error::Verdict;
 use crate::objects::{BUCKET_STANDS, DISPLACED, LOCK_INTENTS, PutRow, SUPERSEDE, insert_object, upsert_object};
 use crate::params;
 use crate::release::Release;
-use crate::sharing::{ADD_REFERENCE, HAS_GOOD_COPY, IS_LIVE, insert_content, place_copies};
+use crate::sharing::{ADD_REFERENCE, GOOD_COPIES, IS_LIVE, insert_content, place_copies};
 use crate::stored_bytes::StoredBytes;
 use crate::unit::{LockRank, Unit, Value};
 use crate::uploads::{CommitPart, DISPLACED_PART, HOLD_OPEN, upsert_part};
@@ -38,6 +39,10 @@ pub(crate) struct NewBytes<'a> {
     pub sha256: Option<Sha256>,
     pub md5: Md5,
     pub size_bytes: u64,
+    /// The bucket whose factor fresh content gets.
+    pub bucket: BucketId,
+    /// Hint: the factor of the bucket by the configuration of this instance.
+    pub factor: usize,
 }
 
 /// The row that is about to refer to the content.
@@ -79,9 +84,16 @@ fn commit_fresh(unit: &mut Unit, row: &Referrer<'_>, bytes: &NewBytes<'_>, bucke
     row.lock_intents_of_key(unit);
     bytes.stored.lock_intents(unit);
     row.lock_displaced(unit);
+    if let Some(write) = bytes.stored.several() {
+        row.lock_quota_rows(unit, content, Some(write));
+        bytes.stored.enqueue_failed(unit);
+    }
     bytes.stored.insert_locations(unit, content);
     row.release_displaced(unit, content);
     row.supersede_intents(unit);
+    if bytes.stored.copies() < bytes.factor {
+        note_work(unit, content);
+    }
     bytes.stored.charge(unit, content);
     RowAnswers { parent, written }
 }
@@ -96,13 +108,18 @@ fn commit_joined(unit: &mut Unit, row: &Referrer<'_>, bytes: &NewBytes<'_>, cont
     unit.one(ADD_REFERENCE, params![content], Verdict::ResolveAgain);
     let write = bytes.stored.announce(unit, bytes.content);
     row.lock_quota_rows(unit, content, Some(write));
-    place_copies(unit, content, bytes.stored.copies(), write);
+    bytes.stored.enqueue_failed(unit);
+    place_copies(unit, content, write);
     row.release_displaced(unit, content);
     row.supersede_intents(unit);
+    if bytes.factor > 1 {
+        note_work(unit, content);
+    }
     RowAnswers { parent, written }
 }
 
 fn commit_pinned(unit: &mut Unit, row: &Referrer<'_>, stored: &StoredBytes, content: ContentId) -> RowAnswers {
+    let copies = stored.copies_relied_on();
     let parent = row.lock_parent(unit);
     // The pin keeps the content live: condemned content means that the pin was released.
     unit.one(IS_LIVE, params![content], Verdict::Fenced);
@@ -110,8 +127,8 @@ fn commit_pinned(unit: &mut Unit, row: &Referrer<'_>, stored: &StoredBytes, cont
     row.lock_intents_of_key(unit);
     stored.lock_intents(unit);
     row.lock_displaced_and(unit, content);
-    // A reader may have found the copy bad since it was pinned, and the body was not written.
-    unit.one(HAS_GOOD_COPY, params![content], Verdict::ResolveAgain);
+    // A reader may have found a copy bad since it was pinned, and the body was not written.
+    unit.exactly(copies, GOOD_COPIES, params![content, copies], Verdict::ResolveAgain);
     stored.delete_intents(unit);
     row.release_displaced(unit, content);
     row.supersede_intents(unit);

@@ -1,6 +1,14 @@
-//! Suspect copies: those of which a reader or a check found that they differ from what was written.
+//! Copies of content: which of them count, how many are missing, and which are suspect.
 //!
-//! A suspect copy is read only if there is no better one, and the next write of the same content replaces it.
+//! A suspect copy is one of which a reader or a check found that it differs from what was written. It is read only if
+//! there is no better one, and the next copy of the same content replaces it.
+
+mod remove;
+mod replica;
+mod review;
+mod work;
+
+use std::sync::LazyLock;
 
 use s3o_model::content::Location;
 use s3o_model::ids::ContentId;
@@ -9,10 +17,72 @@ use crate::error::Error;
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
 
+pub use remove::RemoveCopy;
+pub use replica::{Replica, ReplicaSource, StageReplica};
+pub(crate) use review::start_review;
+pub use work::{CopyWork, CountedLocation};
+
+/// True for a location `l` that counts towards the factor of its content. Every decision about the number of copies
+/// uses this expression. A copy on a frozen backend counts until the backend is unhealthy.
+pub(crate) const COUNTS: &str = "l.state = 'present' AND EXISTS (SELECT 1 FROM backends k \
+     WHERE k.name = l.backend_name AND k.draining = 0 AND k.unhealthy_since IS NULL AND k.removed_at IS NULL \
+     AND coalesce(l.verified_at, 0) >= coalesce(k.trust_from, 0))";
+
+/// SQL for the number of copies of a content that count.
+pub(crate) fn counting_copies(content: &str) -> String {
+    format!("(SELECT count(*) FROM object_locations l WHERE l.content_id = {content} AND {COUNTS})")
+}
+
+/// SQL for the number of copies that a content lacks.
+pub(crate) fn missing_copies(content: &str) -> String {
+    let copies = counting_copies(content);
+    format!(
+        "(SELECT CASE WHEN m.factor > m.n THEN m.factor - m.n ELSE 0 END \
+         FROM (SELECT factor, {copies} AS n FROM contents WHERE id = {content}) m)"
+    )
+}
+
+/// SQL that notes contents as work if the number of their copies differs from their factor; `chosen` is a condition on
+/// `contents`. Joined content is always noted: its pieces are compared later, in steps. A noted row keeps its backoff.
+pub(crate) fn note_work_of(chosen: &str) -> String {
+    let copies = counting_copies("contents.id");
+    format!(
+        "INSERT INTO copy_work (content_id, copies, excess, due, created_at) \
+         SELECT w.id, w.n, CASE WHEN w.n > w.factor THEN 1 ELSE 0 END, :now, :now \
+         FROM (SELECT id, kind, factor, {copies} AS n FROM contents WHERE {chosen} AND state = 'live') w \
+         WHERE w.kind = 'joined' OR w.n <> w.factor \
+         ON CONFLICT (content_id) DO UPDATE SET copies = excluded.copies, excess = excluded.excess"
+    )
+}
+
+static NOTE_WORK: LazyLock<String> = LazyLock::new(|| note_work_of("id = $1"));
+
+/// Adds the statement that notes a locked content as work if it has too few or too many copies.
+pub(crate) fn note_work(unit: &mut Unit, content: ContentId) {
+    unit.run(&NOTE_WORK, params![content]);
+}
+
 const SUSPECT: &str = "UPDATE object_locations SET state = 'suspect' \
      WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state = 'present'";
 
+const CONFIRM: &str = "UPDATE object_locations SET state = 'present', verified_at = :now \
+     WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3";
+
+/// Adds the statement that makes a copy present and verified, because its bytes were read and have the right digest.
+pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location) {
+    unit.run(CONFIRM, params![content, &copy.backend, copy.physical_key.as_str()]);
+}
+
 impl Catalog {
+    /// Records that a copy was read and has the right digest: a suspect one is present again.
+    pub async fn confirm_copy(&self, content: ContentId, copy: &Location) -> Result<(), Error> {
+        let mut unit = Unit::new("confirm_copy");
+        unit.lock(LockRank::Content, "SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);
+        confirm(&mut unit, content, copy);
+        work::settle(&mut unit, content);
+        self.write(unit).await.map(drop)
+    }
+
     /// Marks a copy as suspect: its bytes are proven to be missing or not what was written. `false` if it is no longer
     /// a copy of that content, or no longer in state `present`.
     pub async fn suspect(&self, content: ContentId, copy: &Location) -> Result<bool, Error> {
@@ -20,6 +90,7 @@ impl Catalog {
         // A commit that joins the content locks it and counts its good copies in several statements.
         unit.lock(LockRank::Content, "SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);
         let marked = unit.run(SUSPECT, params![content, &copy.backend, copy.physical_key.as_str()]);
+        note_work(&mut unit, content);
         Ok(self.write(unit).await?[marked].changed > 0)
     }
 }

@@ -23,6 +23,8 @@ pub enum Verdict {
     RunAgain,
     /// The content that the caller resolved or planned with changed: resolve again.
     ResolveAgain,
+    /// The content has as many copies as its factor, or the copy would not count.
+    NotNeeded,
     /// The bucket has objects or open uploads.
     NotEmpty,
     /// An index and its table disagree: nothing was changed, and the catalog is damaged.

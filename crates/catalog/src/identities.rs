@@ -6,6 +6,7 @@ use s3o_model::clock::Timestamp;
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
+use crate::copies::start_review;
 use crate::error::{Error, Verdict};
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
@@ -30,6 +31,8 @@ pub struct KnownBackend {
     pub next_sequence: u64,
     /// When an operator last accepted the backend.
     pub accepted_at: Option<Timestamp>,
+    /// True if an operator removed the backend, or is removing it.
+    pub removed: bool,
 }
 
 impl KnownBackend {
@@ -71,6 +74,7 @@ fn known(row: &Row) -> Result<KnownBackend, Error> {
         mark_sequence: row.size("mark_sequence")?,
         next_sequence: row.size("next_sequence")?,
         accepted_at: row.opt_time("accepted_at")?,
+        removed: row.opt_int("removing_since")?.is_some(),
     })
 }
 
@@ -102,7 +106,7 @@ impl Catalog {
     /// The marks of a backend; inserts a row if it has none.
     pub async fn known_backend(&self, name: &BackendName) -> Result<KnownBackend, Error> {
         const KNOWN: &str = "SELECT mark, next_mark, past_marks, frozen_reason, mark_sequence, next_sequence, \
-             accepted_at FROM backends WHERE name = $1";
+             accepted_at, removing_since FROM backends WHERE name = $1";
         if let Some(row) = self.find(KNOWN, params![name], |rows| !rows.is_empty()).await?.first() {
             return known(row);
         }
@@ -117,12 +121,16 @@ impl Catalog {
         let mut unit = Unit::new("plan_mark");
         unit.run(
             "UPDATE backends SET next_mark = $2, next_sequence = mark_sequence + 1 \
-             WHERE name = $1 AND next_mark IS NULL",
+             WHERE name = $1 AND next_mark IS NULL AND removing_since IS NULL",
             params![name, next],
         );
         let answer = unit.run("SELECT next_mark, next_sequence FROM backends WHERE name = $1", params![name]);
         let answers = self.write(unit).await?;
         let row = answers[answer].rows.first().ok_or_else(|| Error::Internal(format!("backend {name} unknown")))?;
+        // A backend that is being removed gets no mark any more.
+        if row.opt_text("next_mark")?.is_none() {
+            return Err(Error::Guard(Verdict::Closed));
+        }
         Ok(PlannedMark { mark: row.string("next_mark")?, sequence: row.size("next_sequence")? })
     }
 
@@ -157,6 +165,7 @@ impl Catalog {
         let mut unit = Unit::new("accept_mark");
         unit.one(
             "UPDATE backends SET next_mark = $2, next_sequence = $3, past_marks = $4, accepted_at = :now, \
+             trust_from = :now, removing_since = NULL, removed_at = NULL, \
              accepted_content = (SELECT max(content_id) FROM object_locations WHERE backend_name = $1 AND \
              content_id <= $8) \
              WHERE name = $1 AND COALESCE(mark, '') = $5 AND COALESCE(next_mark, '') = $6 AND NOT EXISTS \
@@ -174,6 +183,8 @@ impl Catalog {
             ],
             Verdict::RunAgain,
         );
+        // Copies that were verified before no longer count, until they are found on the accepted store.
+        start_review(&mut unit);
         self.write(unit).await.map(drop)
     }
 

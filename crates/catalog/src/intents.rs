@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use s3o_model::cleanup::{BackendUpload, Reason};
 use s3o_model::clock::{Timestamp, millis_of};
+use s3o_model::content::Location;
 use s3o_model::ids::{ClaimToken, InstanceId, IntentId, WriteId};
 use s3o_model::intent::{Expired, Intent, IntentKind};
 
@@ -30,6 +31,15 @@ pub struct Stage {
     pub owner: InstanceId,
     /// How long the intent holds without renewal.
     pub lease: Duration,
+}
+
+/// A copy of a write that was not stored, or whose outcome is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedCopy {
+    /// Selects the row that becomes a cleanup.
+    pub intent: IntentId,
+    /// Whether its bytes may still arrive.
+    pub late: Late,
 }
 
 /// Whether the bytes of an abandoned write may still arrive on their backend.
@@ -96,18 +106,32 @@ fn kind_columns(kind: IntentKind) -> (&'static str, Option<s3o_model::ids::Uploa
     }
 }
 
+/// Turns the intent of a failed copy into a cleanup.
+pub(crate) fn enqueue_failed(unit: &mut Unit, copy: &FailedCopy) {
+    expired::ONE_TO_CLEANUP.run(unit, params![copy.intent, copy.late.window()]);
+}
+
 impl Catalog {
     /// Inserts an intent and reserves its bytes, in one transaction; the end of the lease is
     /// returned. Fails as `NoSpace` or `Closed` for this backend, `NoSuchBucket`, `NoSuchUpload`.
     pub async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error> {
         let intent = &stage.intent;
-        match self.stage_with(stage, false).await {
+        let only = std::slice::from_ref(stage);
+        let leases = match self.stage_with(only, false).await {
             // The stripe is full; other stripes may have free capacity.
             Err(Error::Guard(Verdict::NoSpace)) if self.has_capacity(&intent.backend, intent.size_bytes).await? => {
-                self.stage_with(stage, true).await
+                self.stage_with(only, true).await
             }
             done => done,
-        }
+        };
+        Ok(leases?[0])
+    }
+
+    /// Inserts the intents of several copies of one write and reserves their bytes, in one transaction; the end of each
+    /// lease is returned. Fails as `NoSpace` or `Closed` if one of the backends refuses: the caller stages the copies
+    /// one by one to learn which one.
+    pub async fn stage_copies(&self, stages: &[Stage]) -> Result<Vec<Timestamp>, Error> {
+        self.stage_with(stages, false).await
     }
 
     /// Announces a write whose bytes are already stored: the content is referred to until the write is committed or
@@ -174,8 +198,8 @@ impl Catalog {
 
     /// Queues the bytes of a fenced write for deletion again, now that the write has ended. Does nothing if a location
     /// names them, since the reaper promoted the write, or if the reaper still holds it.
-    pub async fn requeue(&self, intent: &Intent, ended: &Ended) -> Result<(), Error> {
-        expired::requeue(self, intent, ended).await
+    pub async fn requeue(&self, place: &Location, size_bytes: u64, ended: &Ended) -> Result<(), Error> {
+        expired::requeue(self, place, size_bytes, ended).await
     }
 
     /// Fences intents whose lease expired and claims them for `hold`, at most `limit` writes, all copies of each. A
@@ -218,45 +242,43 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// With `shares_anew`, the stripe first gets the capacity it needs from the other stripes of the backend.
-    async fn stage_with(&self, stage: &Stage, shares_anew: bool) -> Result<Timestamp, Error> {
+    /// With `shares_anew`, each stripe first gets the capacity it needs from the other stripes of its backend.
+    async fn stage_with(&self, stages: &[Stage], shares_anew: bool) -> Result<Vec<Timestamp>, Error> {
+        let first = &stages[0].intent;
+        let mut unit = Unit::new("stage");
+        unit.at(LockRank::Bucket).one(BUCKET_STANDS, params![first.bucket], Verdict::NoSuchBucket);
+        if let (_, Some(upload), _) = kind_columns(first.kind) {
+            let open = params![upload, first.bucket, &first.key];
+            unit.at(LockRank::Upload).one(OPEN_UPLOAD, open, Verdict::NoSuchUpload);
+        }
+        // In the order of the backends' names: writers that reserve in different orders deadlock.
+        let mut ordered: Vec<(usize, &Stage)> = stages.iter().enumerate().collect();
+        ordered.sort_by(|(_, one), (_, other)| one.intent.backend.cmp(&other.intent.backend));
+        for (_, stage) in &ordered {
+            unit.at(LockRank::Backend).one(TAKES_WRITES, params![&stage.intent.backend], Verdict::Closed);
+        }
+        let mut leases = vec![0; stages.len()];
+        for (position, stage) in ordered {
+            leases[position] = self.reserve(&mut unit, stage, shares_anew);
+        }
+        let answers = self.write(unit).await?;
+        leases.into_iter().map(|answer| answers[answer].rows[0].time("lease_until")).collect()
+    }
+
+    /// Inserts one intent and reserves its bytes; returns the index of the answer with the end of its lease.
+    fn reserve(&self, unit: &mut Unit, stage: &Stage, shares_anew: bool) -> usize {
         let intent = &stage.intent;
         let (kind, upload, number) = kind_columns(intent.kind);
         let stripe = stripe_for(intent.id, self.driver.stripes());
-        let mut unit = Unit::new("stage");
-        unit.at(LockRank::Bucket).one(BUCKET_STANDS, params![intent.bucket], Verdict::NoSuchBucket);
-        if let Some(upload) = upload {
-            unit.at(LockRank::Upload).one(
-                OPEN_UPLOAD,
-                params![upload, intent.bucket, &intent.key],
-                Verdict::NoSuchUpload,
-            );
-        }
-        unit.at(LockRank::Backend).one(TAKES_WRITES, params![&intent.backend], Verdict::Closed);
-        let staged = unit.run(
-            STAGE,
-            params![
-                intent.id,
-                intent.write,
-                kind,
-                intent.bucket,
-                &intent.key,
-                upload,
-                number,
-                &intent.backend,
-                &intent.physical_key,
-                intent.size_bytes,
-                stage.owner,
-                millis_of(stage.lease),
-                stripe,
-                intent.draft.as_ref().map(json),
-            ],
-        );
+        let mut values = params![intent.id, intent.write, kind, intent.bucket, &intent.key, upload, number];
+        values.extend(params![&intent.backend, &intent.physical_key, intent.size_bytes, stage.owner]);
+        values.extend(params![millis_of(stage.lease), stripe, intent.draft.as_ref().map(json)]);
+        let staged = unit.run(STAGE, values);
         if shares_anew {
-            share_anew(&mut unit, &intent.backend, stripe, intent.size_bytes);
+            share_anew(unit, &intent.backend, stripe, intent.size_bytes);
         }
-        unit.one(RESERVE, params![&intent.backend, intent.size_bytes, stripe], Verdict::NoSpace);
-        self.write(unit).await?[staged].rows[0].time("lease_until")
+        unit.at(LockRank::Quota).one(RESERVE, params![&intent.backend, intent.size_bytes, stripe], Verdict::NoSpace);
+        staged
     }
 
     /// The earliest lease that has ended. Committed writes leave dead entries in that index, so each query begins at

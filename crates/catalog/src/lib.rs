@@ -6,6 +6,7 @@
 
 mod ahead;
 mod audits;
+mod backend_states;
 mod buckets;
 mod check;
 mod cleanups;
@@ -46,11 +47,13 @@ use std::sync::Arc;
 
 pub use ahead::Longest;
 pub use audits::{AuditedStripe, CondemnedPlace, Confirmed, CountPage, Recounted};
+pub use backend_states::{BackendHoldings, SharedBackendState};
 pub use cleanups::waiting::{Ages, Waiting};
 pub use cleanups::{ClaimedCleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use commits::ContentPlan;
 pub use condemned::CondemnedObserver;
 pub use condition::{Condition, Integrity};
+pub use copies::{CopyWork, CountedLocation, RemoveCopy, Replica, ReplicaSource, StageReplica};
 pub use dead_letters::Discard;
 #[cfg(any(test, feature = "conformance"))]
 pub use driver::DriverLayer;
@@ -62,7 +65,7 @@ pub use error::{Error, Verdict};
 pub use findings::{Finding, FindingSelection};
 pub use identities::{Acceptance, KnownBackend, PlannedMark};
 pub use identity_records::IdentityRecord;
-pub use intents::{Dropped, Ended, Late, Pin, Stage};
+pub use intents::{Dropped, Ended, FailedCopy, Late, Pin, Stage};
 pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUpload, RuledBucket};
 pub use locks::postgres::PostgresLocks;
 pub use locks::{Lock, Locked, Locks, ProcessLocks};

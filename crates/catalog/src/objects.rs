@@ -29,9 +29,10 @@ pub use upsert::PutRow;
 pub(crate) use upsert::{insert_object, upsert_object};
 
 use crate::commits::{ContentPlan, NewBytes, Referrer, commit};
+use crate::copies::note_work;
 use crate::error::{Error, Verdict};
 use crate::release::{DELETES_NOTHING, Release, Selector};
-use crate::sharing::{ADD_REFERENCE, IS_LIVE};
+use crate::sharing::{ADD_REFERENCE_OF_BUCKET, IS_LIVE};
 use crate::stored_bytes::StoredBytes;
 use crate::unit::{Answer, LockRank, Unit, json};
 use crate::{Catalog, params};
@@ -79,6 +80,8 @@ pub struct CommitPut {
     pub condition: WriteCondition,
     /// Hint from the earlier lookup: the key was free, so this commit probably replaces nothing.
     pub is_first: bool,
+    /// Hint: the factor of the bucket by the configuration of this instance.
+    pub factor: usize,
 }
 
 /// A row that was written.
@@ -166,9 +169,10 @@ impl Catalog {
     /// no longer holds, `RunAgain` if `is_first` was wrong, `Fenced` if an intent is no longer held, `Superseded` if
     /// the reaper commits and a later change was acknowledged.
     pub async fn commit_put(&self, put: &CommitPut) -> Result<Committed, Error> {
-        let CommitPut { stored, content, md5, sha256, plan, row, condition, is_first } = put;
+        let CommitPut { stored, content, md5, sha256, plan, row, condition, is_first, factor } = put;
         let expects_free_key = *is_first && !matches!(condition, WriteCondition::IfMatch(_));
-        let bytes = NewBytes { stored, content: *content, sha256: *sha256, md5: *md5, size_bytes: row.size_bytes };
+        let (content, size_bytes, bucket) = (*content, row.size_bytes, row.bucket);
+        let bytes = NewBytes { stored, content, sha256: *sha256, md5: *md5, size_bytes, bucket, factor: *factor };
         let mut unit = Unit::new("commit_put");
         let row = commit(&mut unit, &Referrer::Object { row, condition, expects_free_key }, &bytes, *plan);
         let committed = Committed::of(&self.write(unit).await?, row.parent, row.written)?;
@@ -176,11 +180,13 @@ impl Catalog {
     }
 
     /// Writes a row that refers to existing content. Fails as `ResolveAgain` if that content was condemned meanwhile.
+    /// `factor` is the configured factor of the bucket, a hint.
     pub async fn commit_copy(
         &self,
         row: PutRow,
         source: ContentId,
         condition: WriteCondition,
+        factor: usize,
     ) -> Result<Committed, Error> {
         let place = params![row.bucket, &row.key];
         let mut unit = Unit::new("commit_copy");
@@ -190,9 +196,12 @@ impl Catalog {
         unit.lock(LockRank::Intent, LOCK_INTENTS, place.clone());
         DISPLACED.lock_contents_and(&mut unit, &place, source);
         // Acquire before release: a copy onto itself must not reach a count of zero.
-        unit.one(ADD_REFERENCE, params![source], Verdict::ResolveAgain);
+        unit.one(ADD_REFERENCE_OF_BUCKET, params![source, row.bucket], Verdict::ResolveAgain);
         DISPLACED.release(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
+        if factor > 1 {
+            note_work(&mut unit, source);
+        }
         Committed::of(&self.write(unit).await?, stands, written)
     }
 

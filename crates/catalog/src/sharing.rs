@@ -11,6 +11,7 @@ use s3o_model::ids::{BucketId, ContentId, WriteId};
 
 use crate::cleanups::enqueue::enqueue_cleanups;
 use crate::commits::NewBytes;
+use crate::copies::missing_copies;
 use crate::error::{Error, Verdict};
 use crate::objects::location;
 use crate::quotas::{Counter, move_bytes};
@@ -31,13 +32,13 @@ const KNOWN: &str = "SELECT c.id, l.backend_name, l.physical_key FROM contents c
      LEFT JOIN object_locations l ON l.content_id = c.id AND l.state = 'present' \
      WHERE c.dedup_bucket = $1 AND c.sha256 = $2 AND c.size_bytes = $3 AND c.state = 'live' ORDER BY l.backend_name";
 
-const INSERT: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count) \
-     VALUES ($1, 'whole', $2, $3, $4, 1)";
+const INSERT: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count, factor) \
+     VALUES ($1, 'whole', $2, $3, $4, 1, coalesce((SELECT factor FROM buckets WHERE id = $5), 1))";
 
 /// Waits for a unit that is about to create or condemn the same content. This unit holds no row lock yet that others
 /// wait for.
-const INSERT_ONCE: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count, dedup_bucket) \
-     VALUES ($1, 'whole', $2, $3, $4, 1, $5) \
+const INSERT_ONCE: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count, factor, dedup_bucket) \
+     VALUES ($1, 'whole', $2, $3, $4, 1, coalesce((SELECT factor FROM buckets WHERE id = $5), 1), $5) \
      ON CONFLICT (dedup_bucket, sha256, size_bytes) WHERE state = 'live' AND dedup_bucket IS NOT NULL DO NOTHING";
 
 /// Returns a row if content `$1` is live; locks nothing.
@@ -46,21 +47,23 @@ pub(crate) const IS_LIVE: &str = "SELECT id FROM contents WHERE id = $1 AND stat
 /// Counts one more reference to content `$1`, which the unit has locked.
 pub(crate) const ADD_REFERENCE: &str = "UPDATE contents SET ref_count = ref_count + 1 WHERE id = $1 AND state = 'live'";
 
-/// Returns a row if content `$1` has a copy in state `present`.
-pub(crate) const HAS_GOOD_COPY: &str =
-    "SELECT content_id FROM object_locations WHERE content_id = $1 AND state = 'present' LIMIT 1";
+/// The same for a row of bucket `$2`: the content needs at least as many copies as the factor of that bucket.
+pub(crate) const ADD_REFERENCE_OF_BUCKET: &str = "UPDATE contents SET ref_count = ref_count + 1, \
+     factor = CASE WHEN factor < coalesce(s.f, 1) THEN s.f ELSE factor END \
+     FROM (SELECT max(factor) AS f FROM buckets WHERE id = $2) s WHERE id = $1 AND state = 'live'";
 
-/// True if content `$1` has fewer good copies than the `$2` that a write makes.
-const LACKS_COPIES: &str =
-    "(SELECT count(*) FROM object_locations h WHERE h.content_id = $1 AND h.state = 'present') < $2";
+/// Returns up to `$2` copies of content `$1` in state `present`.
+pub(crate) const GOOD_COPIES: &str =
+    "SELECT content_id FROM object_locations WHERE content_id = $1 AND state = 'present' LIMIT $2";
 
 /// True for an intent `q` whose bytes a location names.
 const IS_LOCATED: &str = "EXISTS (SELECT 1 FROM object_locations l \
      WHERE l.backend_name = q.backend_name AND l.physical_key = q.physical_key)";
 
-/// Turns copies of content `$1` that are not good into cleanups, where good ones are missing.
+/// Turns copies of content `$1` that are not good into cleanups, where copies are missing.
 static REPLACE_BAD_COPIES: LazyLock<[String; 3]> = LazyLock::new(|| {
-    let replaced = format!("object_locations WHERE content_id = $1 AND state <> 'present' AND {LACKS_COPIES}");
+    let missing = missing_copies("$1");
+    let replaced = format!("object_locations WHERE content_id = $1 AND state <> 'present' AND {missing} > 0");
     [
         enqueue_cleanups(&replaced, "'dedup'", None),
         move_bytes(Counter::Used, Some(Counter::Orphan), &replaced),
@@ -68,14 +71,16 @@ static REPLACE_BAD_COPIES: LazyLock<[String; 3]> = LazyLock::new(|| {
     ]
 });
 
-/// Makes the bytes of write `$3` copies of content `$1`, where good ones are missing.
+/// Makes bytes of write `$2` copies of content `$1`, as many as are missing.
 static ADD_COPIES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO object_locations \
          (content_id, backend_name, physical_key, backend_version, size_bytes, stripe, state, verified_at) \
          SELECT $1, backend_name, physical_key, backend_version, size_bytes, stripe, 'present', :now \
-         FROM pending_objects WHERE {LACKS_COPIES} \
-         AND backend_name NOT IN (SELECT backend_name FROM object_locations WHERE content_id = $1) AND write_id = $3"
+         FROM pending_objects WHERE write_id = $2 \
+         AND backend_name NOT IN (SELECT backend_name FROM object_locations WHERE content_id = $1) \
+         ORDER BY id LIMIT {}",
+        missing_copies("$1")
     )
 });
 
@@ -99,22 +104,20 @@ static ENQUEUE_REST: LazyLock<[String; 3]> = LazyLock::new(|| {
 pub(crate) fn insert_content(unit: &mut Unit, bytes: &NewBytes<'_>, bucket: Option<BucketId>) {
     let sha256 = bytes.sha256.map(|digest| digest.to_string());
     let mut values = params![bytes.content, sha256, bytes.md5.to_string(), bytes.size_bytes];
+    values.extend(params![bucket.unwrap_or(bytes.bucket)]);
     match bucket {
         None => drop(unit.run(INSERT, values)),
-        Some(bucket) => {
-            values.extend(params![bucket]);
-            unit.one(INSERT_ONCE, values, Verdict::ResolveAgain);
-        }
+        Some(_) => drop(unit.one(INSERT_ONCE, values, Verdict::ResolveAgain)),
     }
 }
 
-/// Makes the bytes of a write locations of existing content where it has fewer good copies than the write made; all
-/// others become cleanups.
-pub(crate) fn place_copies(unit: &mut Unit, content: ContentId, copies: usize, write: WriteId) {
+/// Makes bytes of a write locations of existing content, as many as it has copies less than its factor; all others
+/// become cleanups.
+pub(crate) fn place_copies(unit: &mut Unit, content: ContentId, write: WriteId) {
     for sql in REPLACE_BAD_COPIES.iter() {
-        unit.run(sql, params![content, copies]);
+        unit.run(sql, params![content]);
     }
-    unit.run(&ADD_COPIES, params![content, copies, write]);
+    unit.run(&ADD_COPIES, params![content, write]);
     for sql in ENQUEUE_REST.iter() {
         unit.run(sql, params![write]);
     }

@@ -7,7 +7,7 @@ use s3o_model::ids::{ClaimToken, ContentId, IntentId, WriteId};
 use s3o_model::names::BackendName;
 
 use crate::error::Verdict;
-use crate::intents::RESERVE;
+use crate::intents::{FailedCopy, RESERVE, enqueue_failed};
 use crate::params;
 use crate::quotas::{Counter, move_bytes, share_anew};
 use crate::unit::{LockRank, Unit};
@@ -19,17 +19,21 @@ pub enum StoredBytes {
     Announced {
         /// Selects the intents.
         write: WriteId,
-        /// Number of copies, one intent each.
+        /// Number of stored copies, one intent each.
         copies: usize,
         /// Version IDs that the backends returned.
         backend_versions: Vec<(IntentId, String)>,
+        /// The other intents of the write: their bytes become cleanups.
+        failed: Vec<FailedCopy>,
     },
     /// Written under intents that the reaper claimed after their lease expired.
     Reaped {
         /// Selects the intents.
         write: WriteId,
-        /// Number of copies, one intent each.
+        /// Number of copies that were read and match, one intent each.
         copies: usize,
+        /// The other intents of the write: their bytes become cleanups.
+        failed: Vec<FailedCopy>,
         /// Token of the reaper's claim.
         token: ClaimToken,
     },
@@ -41,6 +45,8 @@ pub enum StoredBytes {
         write: WriteId,
         /// Fails as `Fenced` if the intent pins other content.
         content: ContentId,
+        /// Number of copies of the content that the write relies on.
+        copies: usize,
     },
 }
 
@@ -65,9 +71,12 @@ const CHARGE: &str = "UPDATE backend_quotas SET used_bytes = used_bytes + $2 WHE
 static CHARGE_RESERVED: LazyLock<String> =
     LazyLock::new(|| move_bytes(Counter::Reserved, Some(Counter::Used), "object_locations WHERE content_id = $1"));
 
-/// Returns a row if backend `$1` takes writes, and keeps it so until the unit ends.
-pub(crate) const TAKES_WRITES: &str =
-    "SELECT name FROM backends WHERE name = $1 AND frozen_reason IS NULL AND draining = 0 /*share*/";
+/// Returns a row if backend `$1` takes writes, and keeps it so until the unit ends. An announced change is read without
+/// a lock, so that the change does not wait behind the locks of new writers.
+pub(crate) const TAKES_WRITES: &str = "SELECT name FROM backends WHERE name = $1 AND frozen_reason IS NULL \
+     AND removing_since IS NULL AND removed_at IS NULL \
+     AND NOT EXISTS (SELECT 1 FROM backend_changes WHERE backend_name = $1 AND until > :now) \
+     AND draining = 0 /*share*/";
 
 pub(crate) const DELETE_INTENTS: &str = "DELETE FROM pending_objects WHERE write_id = $1";
 
@@ -90,9 +99,9 @@ impl StoredBytes {
     /// Locks the intents and fails as `Fenced` or `Superseded` if the bytes are no longer the caller's to commit.
     pub(crate) fn lock_intents(&self, unit: &mut Unit) {
         match self {
-            Self::Announced { write, copies, backend_versions } => {
+            Self::Announced { write, copies, backend_versions, failed } => {
                 unit.at(LockRank::Intent).exactly(
-                    *copies,
+                    *copies + failed.len(),
                     "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
                     params![*write],
                     Verdict::Fenced,
@@ -104,11 +113,13 @@ impl StoredBytes {
                     );
                 }
             }
-            Self::Reaped { write, copies, token } => lock_claimed(unit, *write, *copies, *token),
+            Self::Reaped { write, copies, failed, token } => {
+                lock_claimed(unit, *write, *copies + failed.len(), *token);
+            }
             Self::Unannounced(bytes) => {
                 unit.at(LockRank::Backend).one(TAKES_WRITES, params![&bytes.backend], Verdict::Closed);
             }
-            Self::Pinned { write, content } => {
+            Self::Pinned { write, content, .. } => {
                 unit.at(LockRank::Intent).one(
                     "SELECT id FROM pending_objects \
                      WHERE write_id = $1 AND pin_content_id = $2 AND state = 'open' /*lock*/",
@@ -119,12 +130,39 @@ impl StoredBytes {
         }
     }
 
+    /// The write, if it has intents on several backends: their quota rows must be locked in order before one changes.
+    pub(crate) fn several(&self) -> Option<WriteId> {
+        match self {
+            Self::Announced { write, copies, failed, .. } | Self::Reaped { write, copies, failed, .. } => {
+                (*copies + failed.len() > 1).then_some(*write)
+            }
+            Self::Unannounced(_) | Self::Pinned { .. } => None,
+        }
+    }
+
     /// Number of copies that the write stored.
     pub(crate) fn copies(&self) -> usize {
         match self {
             Self::Announced { copies, .. } | Self::Reaped { copies, .. } => *copies,
             Self::Unannounced(_) => 1,
             Self::Pinned { .. } => 0,
+        }
+    }
+
+    /// Number of copies of existing content that must be good.
+    pub(crate) fn copies_relied_on(&self) -> usize {
+        match self {
+            Self::Pinned { copies, .. } => *copies,
+            Self::Announced { .. } | Self::Reaped { .. } | Self::Unannounced(_) => 1,
+        }
+    }
+
+    /// Turns the intents of failed copies into cleanups; the other intents of the write stay.
+    pub(crate) fn enqueue_failed(&self, unit: &mut Unit) {
+        if let Self::Announced { failed, .. } | Self::Reaped { failed, .. } = self {
+            for copy in failed {
+                enqueue_failed(unit, copy);
+            }
         }
     }
 

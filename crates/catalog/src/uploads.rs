@@ -16,10 +16,11 @@ use s3o_model::multipart::{CompletedAnswer, Part, Upload};
 use s3o_model::object::Attributes;
 
 use crate::commits::{ContentPlan, NewBytes, Referrer, commit};
+use crate::copies::note_work;
 use crate::error::{Error, Verdict};
 use crate::objects::{BUCKET_STANDS, Committed, DISPLACED, LOCK_INTENTS, SUPERSEDE, upsert_object};
 use crate::release::{DELETES_NOTHING, Release, Selector};
-use crate::sharing::{ADD_REFERENCE, IS_LIVE};
+use crate::sharing::{ADD_REFERENCE_OF_BUCKET, IS_LIVE};
 use crate::stored_bytes::StoredBytes;
 use crate::unit::{LockRank, Unit, json};
 use crate::{Catalog, PutRow, params};
@@ -51,6 +52,10 @@ pub enum PartSource {
 pub struct CommitPart {
     /// The commit fails as `NoSuchUpload` if it is not open.
     pub upload: UploadId,
+    /// Bucket of the upload.
+    pub bucket: BucketId,
+    /// Hint: the factor of the bucket by the configuration of this instance.
+    pub factor: usize,
     /// From 1 to 10000.
     pub number: u32,
     /// Existing content of a range, or the ID of the content that written bytes become under [`ContentPlan::Fresh`].
@@ -184,8 +189,8 @@ impl Catalog {
         let mut unit = Unit::new("commit_part");
         let written = match &part.source {
             PartSource::Written { stored, sha256, plan } => {
-                let CommitPart { content, md5, length, .. } = *part;
-                let bytes = NewBytes { stored, content, sha256: *sha256, md5, size_bytes: length };
+                let CommitPart { content, md5, length: size_bytes, bucket, factor, .. } = *part;
+                let bytes = NewBytes { stored, content, sha256: *sha256, md5, size_bytes, bucket, factor };
                 commit(&mut unit, &Referrer::Part(part), &bytes, *plan).written
             }
             PartSource::Range { offset } => commit_range(&mut unit, part, *offset),
@@ -209,8 +214,9 @@ impl Catalog {
             Verdict::NoSuchUpload,
         );
         unit.run(
-            "INSERT INTO contents (id, kind, size_bytes, ref_count) VALUES ($1, 'joined', $2, 1)",
-            params![complete.content, row.size_bytes],
+            "INSERT INTO contents (id, kind, size_bytes, ref_count, factor) VALUES ($1, 'joined', $2, 1, \
+             coalesce((SELECT factor FROM buckets WHERE id = $3), 1))",
+            params![complete.content, row.size_bytes, row.bucket],
         );
         let written = upsert_object(&mut unit, row, complete.content, &complete.condition);
         unit.lock(LockRank::Intent, LOCK_INTENTS, place.clone());
@@ -245,7 +251,10 @@ fn commit_range(unit: &mut Unit, part: &CommitPart, offset: u64) -> usize {
     unit.one(IS_LIVE, params![content], Verdict::ResolveAgain);
     let written = upsert_part(unit, part, content, offset);
     DISPLACED_PART.lock_contents_and(unit, &key, content);
-    unit.one(ADD_REFERENCE, params![content], Verdict::ResolveAgain);
+    unit.one(ADD_REFERENCE_OF_BUCKET, params![content, part.bucket], Verdict::ResolveAgain);
     DISPLACED_PART.release(unit, &key, Reason::Multipart);
+    if part.factor > 1 {
+        note_work(unit, content);
+    }
     written
 }

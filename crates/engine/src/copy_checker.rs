@@ -22,22 +22,28 @@ pub(crate) struct CopyChecker {
 }
 
 impl CopyChecker {
-    /// Probes the copies until one is good, and marks bad copies as suspect.
-    pub(crate) async fn check_content(&self, known: &KnownContent, size_bytes: u64) -> Result<CopyState, CatalogError> {
+    /// Probes the copies until `needed` of them are good, and marks bad copies as suspect.
+    pub(crate) async fn check_content(
+        &self,
+        known: &KnownContent,
+        size_bytes: u64,
+        needed: usize,
+    ) -> Result<CopyState, CatalogError> {
         let mut states = Vec::with_capacity(known.copies.len());
         for copy in &known.copies {
             let state = self.check_copy(copy, size_bytes).await;
-            match state {
-                CopyState::Good => return Ok(CopyState::Good),
-                CopyState::Bad => drop(self.catalog.suspect(known.content, copy).await?),
-                CopyState::Unclear => {}
+            if state == CopyState::Bad {
+                self.catalog.suspect(known.content, copy).await?;
             }
             states.push(state);
+            if CopyState::of_content(&states, needed) == CopyState::Good {
+                break;
+            }
         }
-        Ok(CopyState::of_content(&states))
+        Ok(CopyState::of_content(&states, needed))
     }
 
-    async fn check_copy(&self, copy: &Location, size_bytes: u64) -> CopyState {
+    pub(crate) async fn check_copy(&self, copy: &Location, size_bytes: u64) -> CopyState {
         let Some(backend) = self.trusted(&copy.backend) else { return CopyState::Unclear };
         let seen = match backend.probe(&copy.physical_key).await {
             Probe::Present(found) => Seen::Present(found.size_bytes),
@@ -48,6 +54,14 @@ impl CopyChecker {
             // If this is the wrong disk or bucket, the bytes may be on the right one.
             CopyState::Bad if !self.has_known_mark(backend).await => CopyState::Unclear,
             state => state,
+        }
+    }
+
+    /// True if a backend is configured, not frozen, and has a mark that the catalog wrote there.
+    pub(crate) async fn has_right_identity(&self, name: &BackendName) -> bool {
+        match self.trusted(name) {
+            Some(backend) => self.has_known_mark(backend).await,
+            None => false,
         }
     }
 

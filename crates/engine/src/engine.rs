@@ -42,6 +42,10 @@ pub struct Settings {
     pub recovery: Recovery,
     /// How backends are chosen for a write.
     pub strategy: Strategy,
+    /// Number of copies that a write stores before it is acknowledged, if enough backends take writes.
+    pub write_copies: usize,
+    /// Smallest number of copies with which a write is acknowledged.
+    pub write_copies_min: usize,
     /// How long a read waits for the first byte before it tries another copy.
     pub first_byte_timeout: Duration,
 }
@@ -55,10 +59,8 @@ pub struct Orphan<'a> {
     pub physical_key: &'a str,
     /// Number of bytes.
     pub size_bytes: u64,
-    /// The bucket that the client wrote to.
-    pub bucket: &'a BucketName,
-    /// The object key that the client wrote to.
-    pub key: &'a ObjectKey,
+    /// Bucket and key that the client wrote to; `None` for another copy of existing content.
+    pub object: Option<&'a (BucketName, ObjectKey)>,
     /// Why the catalog did not queue the bytes for deletion.
     pub error: &'a str,
 }

@@ -121,7 +121,7 @@ impl From<s3o_catalog::Error> for Error {
                 }
                 Verdict::NoSpace => Self::NoSpace,
                 Verdict::Closed => Self::Away("the backend takes no writes".to_owned()),
-                Verdict::RunAgain | Verdict::ResolveAgain => Self::Conflict,
+                Verdict::RunAgain | Verdict::ResolveAgain | Verdict::NotNeeded => Self::Conflict,
                 Verdict::NotEmpty => Self::BucketNotEmpty,
                 Verdict::Past => Self::Expiry(ExpiryRefused::Past),
                 Verdict::Damaged => Self::Away("the catalog is damaged".to_owned()),

@@ -52,9 +52,10 @@ struct HeldLease {
     leases: Leases,
 }
 
-/// The state of a lease, for the body that is written under it. A write without a lease cannot be fenced.
+/// The state of the leases of a write, one for each copy, for the body that is written under them. A write without a
+/// lease cannot be fenced.
 #[derive(Clone, Default)]
-pub struct LeaseWatch(Option<(Arc<LeaseEntry>, Arc<dyn Clock>)>);
+pub struct LeaseWatch(Vec<(Arc<LeaseEntry>, Arc<dyn Clock>)>);
 
 impl LeaseEntry {
     fn end(&self) -> MutexGuard<'_, LeaseEnd> {
@@ -63,19 +64,26 @@ impl LeaseEntry {
 }
 
 impl LeaseWatch {
-    /// True if the reaper may have claimed the intent.
+    /// Watches all of these leases: the reaper claims all intents of a write together.
+    pub fn of<'a>(leases: impl IntoIterator<Item = &'a Lease>) -> Self {
+        let held = leases.into_iter().filter_map(|lease| lease.0.as_ref());
+        Self(held.map(|own| (Arc::clone(&own.entry), Arc::clone(&own.leases.clock))).collect())
+    }
+
+    /// True if the reaper may have claimed an intent.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.0.as_ref().is_some_and(|(entry, _)| entry.lost.load(Ordering::Acquire))
+        self.0.iter().any(|(entry, _)| entry.lost.load(Ordering::Acquire))
     }
 
     /// True if the writer may take the last step, which makes its bytes visible on the backend. Cleanups probe for the
     /// bytes of an abandoned write for a limited time and would not find bytes that appear later.
     #[must_use]
     pub fn may_finish(&self) -> bool {
-        let Some((entry, clock)) = &self.0 else { return true };
-        let LeaseTerm { ends, grace } = entry.end().term;
-        !entry.lost.load(Ordering::Acquire) && !clock.reading().has_reached(ends.after(grace))
+        self.0.iter().all(|(entry, clock)| {
+            let LeaseTerm { ends, grace } = entry.end().term;
+            !entry.lost.load(Ordering::Acquire) && !clock.reading().has_reached(ends.after(grace))
+        })
     }
 }
 
@@ -89,7 +97,7 @@ impl Lease {
     /// A view of the lease that the body of the write checks.
     #[must_use]
     pub fn watch(&self) -> LeaseWatch {
-        LeaseWatch(self.0.as_ref().map(|own| (Arc::clone(&own.entry), Arc::clone(&own.leases.clock))))
+        LeaseWatch::of([self])
     }
 
     /// The end of the lease as it was last obtained, by the catalog's clock.

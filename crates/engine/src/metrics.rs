@@ -33,6 +33,7 @@ pub struct IntentMetrics {
     enqueued: Counter,
     resolved: Family<StatusLabels, Counter>,
     enqueue_failures: Family<EnqueueFailureLabels, Counter>,
+    degraded: Counter,
     writes: Arc<OpenWrites>,
     /// Notified when an operation must be retried because the catalog did not answer.
     retry_needed: Arc<Notify>,
@@ -59,6 +60,11 @@ impl IntentMetrics {
         registry.register("s3o_pending_intents_enqueued", "Writes recorded as intents", self.enqueued.clone());
         registry.register("s3o_pending_intents_resolved", "Intents by outcome", self.resolved.clone());
         registry.register(
+            "s3o_writes_degraded",
+            "Writes acknowledged with fewer copies than write_copies",
+            self.degraded.clone(),
+        );
+        registry.register(
             "s3o_cleanup_enqueue_failures",
             "Cleanups of written bytes that could not be queued immediately",
             self.enqueue_failures.clone(),
@@ -78,6 +84,11 @@ impl IntentMetrics {
     pub fn totals(&self) -> (u64, u64) {
         let ended = |status| self.resolved.get_or_create(&StatusLabels { status }).get();
         (self.enqueued.get(), ENDS.into_iter().map(ended).sum())
+    }
+
+    /// Counts a write that stored fewer copies than it should.
+    pub(crate) fn degraded(&self) {
+        self.degraded.inc();
     }
 
     /// Counts an announced write.

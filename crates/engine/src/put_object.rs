@@ -104,7 +104,7 @@ impl Engine {
             key: &put.key,
             size_bytes: put.size_bytes,
             draft: self.draft(&put),
-            dedup: self.bucket_settings(&put.bucket).dedup,
+            settings: self.bucket_settings(&put.bucket),
         };
         let written = self.write_bytes(target, put.body, put.declared).await?;
         let row = PutRow {
@@ -161,8 +161,9 @@ impl Engine {
             row,
             condition,
             is_first,
+            factor: written.settings.factor,
         };
-        match self.sharing.commit_put(commit).await {
+        match self.sharing.commit_put(commit, self.write_copies(&written.settings).min).await {
             Ok(committed) => {
                 self.count_committed(&written);
                 self.after_commit(committed);

@@ -112,7 +112,7 @@ impl Engine {
         Err(failure)
     }
 
-    fn is_open(&self, backend: &BackendName) -> bool {
+    pub(crate) fn is_open(&self, backend: &BackendName) -> bool {
         self.fleet.circuit(backend, CallKind::Read) == CircuitState::Open
     }
 

@@ -22,33 +22,56 @@ pub struct Bucket {
 }
 
 /// Configured settings of a bucket; the default applies to buckets without any.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketSettings {
     /// True if identical content is stored once.
     pub dedup: bool,
     /// Time to live of objects that are written without one.
     pub default_ttl: Option<Duration>,
+    /// Number of copies that each object shall have.
+    pub factor: usize,
+}
+
+impl Default for BucketSettings {
+    fn default() -> Self {
+        Self { dedup: false, default_ttl: None, factor: 1 }
+    }
 }
 
 /// Configured settings by bucket name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ConfiguredBuckets(BTreeMap<BucketName, BucketSettings>);
+pub struct ConfiguredBuckets {
+    by_name: BTreeMap<BucketName, BucketSettings>,
+    others: BucketSettings,
+}
 
 impl ConfiguredBuckets {
+    /// The same, with this factor for buckets that are not configured.
+    #[must_use]
+    pub fn with_default_factor(self, factor: usize) -> Self {
+        Self { others: BucketSettings { factor, ..self.others }, ..self }
+    }
+
     /// The settings of a bucket, or the default.
     #[must_use]
     pub fn of(&self, bucket: &BucketName) -> BucketSettings {
-        self.0.get(bucket).copied().unwrap_or_default()
+        self.by_name.get(bucket).copied().unwrap_or(self.others)
     }
 
     /// Names in byte order, without duplicates.
     pub fn names(&self) -> impl Iterator<Item = &BucketName> {
-        self.0.keys()
+        self.by_name.keys()
+    }
+
+    /// The factor of buckets that are not configured.
+    #[must_use]
+    pub fn default_factor(&self) -> usize {
+        self.others.factor
     }
 }
 
 impl FromIterator<(BucketName, BucketSettings)> for ConfiguredBuckets {
     fn from_iter<I: IntoIterator<Item = (BucketName, BucketSettings)>>(buckets: I) -> Self {
-        Self(buckets.into_iter().collect())
+        Self { by_name: buckets.into_iter().collect(), others: BucketSettings::default() }
     }
 }

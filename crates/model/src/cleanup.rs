@@ -27,6 +27,10 @@ pub enum Reason {
     Dedup,
     /// The object expired.
     Expiry,
+    /// The content has more copies than its factor, or a copy of it was not finished.
+    Replication,
+    /// The copy was moved away from a draining backend.
+    Drain,
 }
 
 impl Reason {
@@ -41,6 +45,8 @@ impl Reason {
             Self::Lifecycle => "lifecycle",
             Self::Dedup => "dedup",
             Self::Expiry => "expiry",
+            Self::Replication => "replication",
+            Self::Drain => "drain",
         }
     }
 }

@@ -24,14 +24,13 @@ impl CopyState {
         }
     }
 
-    /// Combines the copies of one content: one good copy is enough; without one, an unclear copy may still be
-    /// good.
+    /// Combines the copies of one content: `needed` good copies are enough; without them, an unclear copy may still
+    /// be good.
     #[must_use]
-    pub fn of_content(copies: &[Self]) -> Self {
-        let any = |state| copies.contains(&state);
-        if any(Self::Good) {
+    pub fn of_content(copies: &[Self], needed: usize) -> Self {
+        if copies.iter().filter(|state| **state == Self::Good).count() >= needed.max(1) {
             Self::Good
-        } else if any(Self::Unclear) {
+        } else if copies.contains(&Self::Unclear) {
             Self::Unclear
         } else {
             Self::Bad
@@ -54,9 +53,16 @@ mod tests {
 
     #[test]
     fn one_good_copy_is_enough_and_an_unclear_copy_may_be_good() {
-        assert_eq!(CopyState::of_content(&[Bad, Good, Unclear]), Good);
-        assert_eq!(CopyState::of_content(&[Bad, Unclear]), Unclear);
-        assert_eq!(CopyState::of_content(&[Bad, Bad]), Bad);
-        assert_eq!(CopyState::of_content(&[]), Bad);
+        assert_eq!(CopyState::of_content(&[Bad, Good, Unclear], 1), Good);
+        assert_eq!(CopyState::of_content(&[Bad, Unclear], 1), Unclear);
+        assert_eq!(CopyState::of_content(&[Bad, Bad], 1), Bad);
+        assert_eq!(CopyState::of_content(&[], 1), Bad);
+    }
+
+    #[test]
+    fn as_many_good_copies_are_needed_as_a_write_relies_on() {
+        assert_eq!(CopyState::of_content(&[Good, Good], 2), Good);
+        assert_eq!(CopyState::of_content(&[Good, Unclear], 2), Unclear);
+        assert_eq!(CopyState::of_content(&[Good], 2), Bad);
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::{Algorithm, Checksum};
 use crate::clock::Timestamp;
 use crate::conditions::WriteCondition;
+use crate::content::Location;
 use crate::etag::{Md5, Sha256};
 use crate::expiry::Expiry;
 use crate::ids::{BucketId, IntentId, UploadId, WriteId};
@@ -48,6 +49,14 @@ pub struct Intent {
     pub size_bytes: u64,
     /// The object's row, if the reaper can commit the write without its writer.
     pub draft: Option<Draft>,
+}
+
+impl Intent {
+    /// Backend and physical key of the copy.
+    #[must_use]
+    pub fn place(&self) -> Location {
+        Location { backend: self.backend.clone(), physical_key: self.physical_key.clone() }
+    }
 }
 
 /// Everything that an object's row needs besides its bytes. It is stored with the intent, so that the
@@ -116,8 +125,8 @@ pub struct Expired {
     pub bucket: BucketId,
     /// Name of the bucket; `None` if the bucket was deleted.
     pub bucket_name: Option<String>,
-    /// Key of the object.
-    pub key: ObjectKey,
+    /// Key of the object; `None` for another copy of existing content.
+    pub key: Option<ObjectKey>,
     /// True if a later change of the key was acknowledged.
     pub superseded: bool,
     /// The object's row, if the write can be committed.

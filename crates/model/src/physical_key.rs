@@ -44,6 +44,17 @@ pub fn physical_key(bucket: &BucketName, key: &ObjectKey, id: Uuid, style: NameS
     format!("{bucket}/{name}~{}", id.as_simple())
 }
 
+/// The physical key of another copy of the bytes at `source`: in the same folder, with its own identifier.
+#[must_use]
+pub fn replica_key(source: &str, id: Uuid, style: NameStyle) -> String {
+    let name = source.rsplit_once('~').map_or(source, |(name, _)| name);
+    let name = match (style, name.split_once('/')) {
+        (NameStyle::Folded, Some((bucket, key))) if !key.starts_with("=k") => format!("{bucket}/{}", hashed_key(key)),
+        (NameStyle::Folded | NameStyle::Exact, _) => name.to_owned(),
+    };
+    format!("{name}~{}", id.as_simple())
+}
+
 /// The identifier at the end of a physical key.
 #[must_use]
 pub fn identifier(physical_key: &str) -> Option<Uuid> {
@@ -100,7 +111,7 @@ fn shorten(segment: &str, escaped: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{NameStyle, SEGMENT_BYTES_MAX, TOTAL_BYTES_MAX, escape_key, identifier, physical_key};
+    use super::{NameStyle, SEGMENT_BYTES_MAX, TOTAL_BYTES_MAX, escape_key, identifier, physical_key, replica_key};
     use crate::names::{BucketName, ObjectKey};
     use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_ne, proptest};
     use uuid::Uuid;
@@ -111,6 +122,18 @@ mod tests {
 
     fn key(text: &str) -> ObjectKey {
         text.parse().expect("valid")
+    }
+
+    #[test]
+    fn copy_is_stored_beside_its_source_under_a_new_identifier() {
+        let (first, second) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let source = physical_key(&bucket(), &key("2026/Cat.jpg"), first, NameStyle::Exact);
+        let copy = replica_key(&source, second, NameStyle::Exact);
+        assert_eq!(copy, physical_key(&bucket(), &key("2026/Cat.jpg"), second, NameStyle::Exact));
+        let folded = replica_key(&source, second, NameStyle::Folded);
+        assert!(folded.starts_with("photos/=k") && identifier(&folded) == Some(second));
+        assert!(folded.chars().all(|character| !character.is_ascii_uppercase()));
+        assert_eq!(replica_key(&folded, first, NameStyle::Folded).len(), folded.len());
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl Resolution {
 pub fn resolve_uninspected(intent: &Expired, recovery: Recovery) -> Option<Resolution> {
     match &intent.draft {
         _ if intent.superseded => Some(Resolution::Superseded),
+        _ if intent.key.is_none() => Some(Resolution::Dropped("the copy was not finished")),
         _ if intent.place.is_none() => Some(Resolution::Dropped("the comparison of its body was not finished")),
         None => Some(Resolution::Dropped("the client declared no digest")),
         Some(_) if recovery == Recovery::Rollback => Some(Resolution::Dropped("rolled back")),
@@ -73,15 +74,22 @@ pub fn resolve_uninspected(intent: &Expired, recovery: Recovery) -> Option<Resol
     }
 }
 
-/// Resolves a write after an inspection of its bytes.
+/// Resolves a write after an inspection of all its copies. One copy that matches is enough; without one, the write is
+/// ambiguous while the answer about a copy is unknown.
 #[must_use]
-pub fn resolve_inspected(inspection: Inspection) -> Resolution {
-    match inspection {
-        Inspection::Matches => Resolution::Promoted,
-        Inspection::Differs(what) => Resolution::Dropped(what),
-        Inspection::Absent => Resolution::Dropped("the bytes never arrived"),
-        Inspection::Unknown(why) => Resolution::Ambiguous(why),
+pub fn resolve_inspected(inspections: Vec<Inspection>) -> Resolution {
+    let mut resolution = Resolution::Dropped("the bytes never arrived");
+    for inspection in inspections {
+        match inspection {
+            Inspection::Matches => return Resolution::Promoted,
+            Inspection::Unknown(why) => resolution = Resolution::Ambiguous(why),
+            Inspection::Differs(what) if matches!(resolution, Resolution::Dropped(_)) => {
+                resolution = Resolution::Dropped(what);
+            }
+            Inspection::Differs(_) | Inspection::Absent => {}
+        }
     }
+    resolution
 }
 
 /// Delay before the next inspection of an ambiguous write: its age, so that inspections become rarer
@@ -106,7 +114,7 @@ mod tests {
             size_bytes: 1,
             bucket: BucketId(1),
             bucket_name: Some("b".to_owned()),
-            key: "k".parse().expect("valid"),
+            key: Some("k".parse().expect("valid")),
             superseded: false,
             draft: Some(Draft::default()),
             age: Duration::ZERO,
@@ -122,6 +130,7 @@ mod tests {
             Expired { draft: None, ..expired() },
             Expired { place: None, ..expired() },
             Expired { bucket_name: None, ..expired() },
+            Expired { key: None, ..expired() },
             Expired { size_bytes: u64::MAX, ..expired() },
         ];
         assert!(dropped.iter().all(|intent| matches!(promote(intent), Some(Resolution::Dropped(_)))));
@@ -130,9 +139,17 @@ mod tests {
 
     #[test]
     fn unknown_inspection_is_ambiguous() {
-        assert_eq!(resolve_inspected(Inspection::Unknown("away".into())), Resolution::Ambiguous("away".into()));
-        assert!(matches!(resolve_inspected(Inspection::Absent), Resolution::Dropped(_)));
-        assert!(matches!(resolve_inspected(Inspection::Differs("Content-MD5")), Resolution::Dropped("Content-MD5")));
+        let unknown = || Inspection::Unknown("away".into());
+        let differs = || Inspection::Differs("Content-MD5");
+        assert_eq!(resolve_inspected(vec![unknown()]), Resolution::Ambiguous("away".into()));
+        assert_eq!(
+            resolve_inspected(vec![unknown(), differs(), Inspection::Absent]),
+            Resolution::Ambiguous("away".into())
+        );
+        assert!(matches!(resolve_inspected(vec![Inspection::Absent]), Resolution::Dropped(_)));
+        assert_eq!(resolve_inspected(vec![Inspection::Absent, differs()]), Resolution::Dropped("Content-MD5"));
+        let one_matches = vec![unknown(), Inspection::Absent, Inspection::Matches, differs()];
+        assert_eq!(resolve_inspected(one_matches), Resolution::Promoted);
     }
 
     #[test]

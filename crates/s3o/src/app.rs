@@ -24,7 +24,7 @@ use s3o_model::shared::Shared;
 use s3o_server::admin::{self, AdminToken, LogLevel, Stats};
 use s3o_server::listener;
 use s3o_server::s3::{Keys, SharedKeys};
-use s3o_workers::{IdentityWorker, ProbeIntervals, Prober, Runner};
+use s3o_workers::{BackendStateFollower, IdentityWorker, ProbeIntervals, Prober, Runner};
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -109,8 +109,7 @@ impl App {
     async fn open(arguments: Serve, mut config: Config, log_level: LogLevel) -> Result<Self, CommandFailure> {
         let mut rollback = StartRollback::new(&config, &arguments.data);
         let mut context = AppContext::new(&config)?;
-        let catalog = open::catalog(&config.database, &context).await?;
-        rollback.hold(&catalog);
+        let catalog = rollback.hold(open::catalog(&config.database, &context).await?);
         context.clock_guard = open::clock_guard(&config.database, &catalog, &context).await;
         let credential_store = CredentialStore::new(&config.database, &catalog, &arguments.data);
         let generated = complete_credentials(&mut config, &credential_store, &context.entropy).await?;
@@ -119,13 +118,17 @@ impl App {
         let cache = open::cache(&config, &catalog, &context).await?;
         let engine = open::engine(&config, &catalog, &fleet, cache.clone(), &context);
         open::create_buckets(&config, &catalog).await?;
-        let parts =
-            WorkerParts { config: &config, catalog: &catalog, fleet: &fleet, identity: &identity, context: &context };
-        let runner = open::runner(&parts)?;
-        let stale_timeout = config.cleanup.multipart_stale_timeout;
+        let runner = open::runner(&WorkerParts {
+            config: &config,
+            catalog: &catalog,
+            fleet: &fleet,
+            identity: &identity,
+            engine: &engine,
+            context: &context,
+        })?;
         Ok(Self {
             runner,
-            stats: Arc::new(Stats::new(Arc::clone(&catalog), Arc::clone(&context.clock), stale_timeout)),
+            stats: open::stats(&config, &catalog, &context),
             probe_intervals: Shared::new(fleet::probe_intervals(&config)),
             keys: SharedKeys::new(config.access_keys.iter().cloned().collect::<Keys>()),
             token: AdminToken::new(config.admin.token.as_deref().unwrap_or_default()),
@@ -191,6 +194,7 @@ impl App {
             clock: Arc::clone(&self.context.clock),
             intervals: self.probe_intervals.clone(),
         };
+        let states = BackendStateFollower { catalog: Arc::clone(&self.catalog), fleet: Arc::clone(&self.fleet) };
         let maintain_cache = async {
             if let Some(cache) = cache {
                 cache.upkeep().await;
@@ -205,6 +209,7 @@ impl App {
             engine.keep_leases(),
             identity.watch(),
             prober.serve(),
+            states.serve(),
             maintain_cache,
             watch_clock,
             self.reload_on(sighup)

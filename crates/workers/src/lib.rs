@@ -3,20 +3,25 @@
 //! A worker does one bounded batch per tick and fills in a report. The runner decides everything
 //! else: when to tick, how many batches one run does, what to record.
 
+mod backend_states;
 mod budget;
 mod cleanup;
 mod clock_guard;
 mod dead_letters;
+mod drain;
 mod error;
 mod event;
 mod expiry;
 mod identity;
 mod lifecycle;
 mod metrics;
+mod over_replication;
 mod pending_reaper;
 mod probes;
 mod quota_audit;
+mod replicator;
 mod report;
+mod retirement;
 mod runner;
 mod schedule;
 mod stale_claims;
@@ -26,10 +31,12 @@ mod testing;
 mod verify;
 mod watchdog;
 
+pub use backend_states::BackendStateFollower;
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{BatchConcurrency, CleanupSettings, CleanupWorker};
 pub use clock_guard::{ClockAlarm, ClockGuard, ClockGuardParts, KernelClock};
 pub use dead_letters::{Bounds, DeadLetterService, Disposal, Disposed, Kept};
+pub use drain::{DrainPass, DrainProgress, DrainWorker};
 pub use error::Error;
 pub use event::{BytesAt, Event};
 pub use expiry::{ExpiryClaims, ExpiryWorker};
@@ -38,10 +45,13 @@ pub use identity::{
     RECORD_LEASE,
 };
 pub use lifecycle::{LifecycleWorker, Preview, PreviewTotal, RulePreview, RuleSource, Sample, SharedRules, preview};
+pub use over_replication::OverReplicationWorker;
 pub use pending_reaper::{PendingReaperWorker, ReaperSettings};
 pub use probes::{ProbeIntervals, Prober};
 pub use quota_audit::{DriftGauge, QuotaAuditWorker};
+pub use replicator::{CopySettings, ReplicatorWorker};
 pub use report::{Report, RunOutcome, RunReport};
+pub use retirement::{DrainView, RetirementRefused, RetirementService};
 pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use s3o_catalog::FindingSelection;
 pub use schedule::{Kind, Schedule, Scheduled};

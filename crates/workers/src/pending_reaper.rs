@@ -145,7 +145,10 @@ fn event(copy: &Expired, resolution: &Resolution) -> Option<Event> {
         Resolution::Superseded => ("pending_reaper.superseded", None),
         Resolution::Ambiguous(_) => return None,
     };
-    let mut event = Event::new(name).of(copy.bucket_name.clone(), copy.key.as_str());
+    let mut event = Event::new(name);
+    if let Some(key) = &copy.key {
+        event = event.of(copy.bucket_name.clone(), key.as_str());
+    }
     if let Some((backend, physical_key)) = &copy.place {
         event = event.at(backend, physical_key, copy.size_bytes);
     }

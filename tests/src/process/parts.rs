@@ -17,14 +17,20 @@ use s3o_model::placement::Strategy;
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    BatchConcurrency, Budget, CleanupSettings, CleanupWorker, DeadLetterService, DriftGauge, ExpiryWorker,
-    IdentityParts, IdentitySettings, IdentityWorker, LifecycleWorker, PendingReaperWorker, QuotaAuditWorker,
-    ReaperSettings, SharedRules, Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
+    BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopySettings, DeadLetterService, DrainProgress,
+    DrainWorker, DriftGauge, ExpiryWorker, IdentityParts, IdentitySettings, IdentityWorker, LifecycleWorker,
+    OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, ReaperSettings, ReplicatorWorker, SharedRules,
+    Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
 use super::{CLAIM_GRACE, LEASE, LONGEST};
 use crate::environment::{Environment, ProcessSettings};
+
+/// How long readers may use bytes that were moved or released.
+const READER_GRACE: Duration = Duration::from_mins(1);
+
+const COPIES: CopySettings = CopySettings { batch_size: 100, concurrency: 1, reader_grace: READER_GRACE };
 
 /// The dependencies that the engine and the workers of one process share.
 pub(super) struct ProcessParts {
@@ -59,6 +65,8 @@ impl ProcessParts {
         let ids = IdSource::new(clock.clone(), entropy.clone());
         let fleet = Arc::new(Fleet::new(backends).expect("backend names differ"));
         let identity = identity(environment, &catalog, &fleet, &ids).await?;
+        // The row of the cluster exists now; it has the factor of new buckets.
+        catalog.set_factors(environment.settings.copies, &[]).await?;
         let instance = InstanceId::new(ids.fresh());
         let cache = environment.cache.map(|settings| CacheParts { settings, shared: None, clock: clock.clone() });
         Ok(Self {
@@ -88,6 +96,9 @@ impl ProcessParts {
             Arc::new(QuotaAuditWorker::new(self.catalog.clone(), DriftGauge::default(), self.bell.clone())),
             Arc::new(self.watchdog()),
             Arc::new(self.lifecycle()),
+            Arc::new(self.replicator()),
+            Arc::new(self.over_replication()),
+            Arc::new(self.drain()),
         ]
     }
 
@@ -105,6 +116,8 @@ impl ProcessParts {
                 announce: self.settings.announce,
                 recovery: Recovery::Promote,
                 strategy: Strategy::Pack,
+                write_copies: self.settings.copies,
+                write_copies_min: 1,
                 first_byte_timeout: Duration::from_secs(2),
             },
             configured: self.configured.clone(),
@@ -114,6 +127,34 @@ impl ProcessParts {
             alarm: self.alarm.clone(),
             cache: self.cache.clone(),
         })
+    }
+
+    pub(super) fn replicator(&self) -> ReplicatorWorker {
+        ReplicatorWorker {
+            catalog: self.catalog.clone(),
+            engine: self.engine(),
+            settings: COPIES,
+            cleanup_wakeup: self.bell.clone(),
+        }
+    }
+
+    pub(super) fn over_replication(&self) -> OverReplicationWorker {
+        OverReplicationWorker {
+            catalog: self.catalog.clone(),
+            engine: self.engine(),
+            settings: COPIES,
+            cleanup_wakeup: self.bell.clone(),
+        }
+    }
+
+    pub(super) fn drain(&self) -> DrainWorker {
+        DrainWorker {
+            catalog: self.catalog.clone(),
+            engine: self.engine(),
+            settings: COPIES,
+            progress: DrainProgress::default(),
+            cleanup_wakeup: self.bell.clone(),
+        }
     }
 
     pub(super) fn pending_reaper(&self) -> PendingReaperWorker {
@@ -150,7 +191,7 @@ impl ProcessParts {
                 batch_size: self.settings.cleanup_batch,
                 concurrency: 4,
                 claim_grace_period: CLAIM_GRACE,
-                reader_grace: Duration::from_mins(1),
+                reader_grace: READER_GRACE,
                 retries: Retries {
                     backoff: Backoff { min: Duration::from_mins(1), max: Duration::from_mins(10) },
                     max_attempts: 10,

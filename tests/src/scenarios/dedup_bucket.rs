@@ -90,6 +90,7 @@ const fn write(name: &'static str, act: for<'a> fn(&'a Harness) -> Work<'a>) -> 
         heavy: false,
         dedup: true,
         put_bytes_max: LARGE,
+        copies: 1,
         prepare: known,
         act,
         after: || with_known(holds("a", Some(KNOWN))),

@@ -74,7 +74,7 @@ fn expiry_after_stuck_claim(harness: &Harness) -> Work<'_> {
     })
 }
 
-async fn tick(harness: &Harness, worker: &str) -> Result<(), Error> {
+pub(super) async fn tick(harness: &Harness, worker: &str) -> Result<(), Error> {
     let ticked = harness.process.worker(worker).tick(&mut Report::default()).await;
     ticked.map_err(|error| Error::Away(error.to_string()))
 }
@@ -92,6 +92,7 @@ pub(super) const ALL: [Scenario; 4] = [
         heavy: false,
         dedup: false,
         put_bytes_max: LARGE,
+        copies: 1,
         prepare: nothing,
         act: put_that_expires,
         after: || holds("a", None),
@@ -102,6 +103,7 @@ pub(super) const ALL: [Scenario; 4] = [
         heavy: false,
         dedup: false,
         put_bytes_max: LARGE,
+        copies: 1,
         prepare: nothing,
         act: one_of_two_expires,
         after: || both(None, Some(b"brief body")),
@@ -112,6 +114,7 @@ pub(super) const ALL: [Scenario; 4] = [
         heavy: false,
         dedup: false,
         put_bytes_max: LARGE,
+        copies: 1,
         prepare: nothing,
         act: both_expire,
         after: || both(None, None),
@@ -122,6 +125,7 @@ pub(super) const ALL: [Scenario; 4] = [
         heavy: false,
         dedup: false,
         put_bytes_max: LARGE,
+        copies: 1,
         prepare: nothing,
         act: expiry_after_stuck_claim,
         after: || both(None, Some(b"brief body")),

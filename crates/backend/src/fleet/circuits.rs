@@ -12,6 +12,8 @@ use s3o_model::names::BackendName;
 use s3o_model::shared::Shared;
 use tokio::sync::Notify;
 
+use super::Fleet;
+
 /// What the circuit breakers of all backends are made with.
 #[derive(Clone)]
 pub struct BreakerContext {
@@ -194,5 +196,26 @@ impl Circuits {
             CircuitState::HalfOpen => tracing::info!(%backend, calls, state, "circuit breaker awaits one trial call"),
             CircuitState::Closed => tracing::info!(%backend, calls, state, "circuit breaker closed, calls resume"),
         }
+    }
+}
+
+impl Fleet {
+    /// Records whether the first byte of a read arrived in time.
+    pub fn record_first_byte(&self, name: &BackendName, in_time: bool) {
+        if let Some(circuits) = self.circuits(name) {
+            circuits.record_first_byte(in_time);
+        }
+    }
+
+    /// Whether the last reads of a backend were too slow, so that other copies are tried first.
+    #[must_use]
+    pub fn is_slow(&self, name: &BackendName) -> bool {
+        self.circuits(name).is_some_and(|circuits| circuits.is_slow())
+    }
+
+    /// State of the circuit that is further from closed.
+    #[must_use]
+    pub fn worst_circuit(&self, name: &BackendName) -> CircuitState {
+        self.circuit(name, CallKind::Read).max(self.circuit(name, CallKind::Write))
     }
 }

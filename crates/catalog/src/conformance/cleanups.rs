@@ -197,7 +197,8 @@ pub async fn depths_count_rows_of_each_queue(fixture: &Fixture) {
     let open = fixture.upload(other, "b").await;
     fixture.staged_part(open, 1, 1).await;
     let depths = fixture.catalog.depths().await.expect("counted");
-    assert_eq!(depths, Depths { cleanups: 2, dead_letters: 0, intents: 1, uploads: 1 });
+    let expected = Depths { cleanups: 2, intents: 1, uploads: 1, ..Depths::default() };
+    assert_eq!(depths, expected);
 }
 
 /// Six workers together settle every row, each row once.

@@ -220,16 +220,20 @@ pub async fn requeued_write_updates_its_dead_letter(fixture: &Fixture) {
     fixture.settle(token, &claimed, &dead()).await;
     fixture
         .catalog
-        .requeue(&intent, &crate::Ended { backend_version: Some("v7".to_owned()), ..crate::Ended::default() })
+        .requeue(
+            &intent.place(),
+            intent.size_bytes,
+            &crate::Ended { backend_version: Some("v7".to_owned()), ..crate::Ended::default() },
+        )
         .await
         .expect("queued");
     assert_eq!((fixture.usage().await, fixture.queued().await), ((0, 5, 0), vec![]));
     let letters = all(fixture).await;
     assert_eq!(letters[0].backend_version.as_deref(), Some("v7"));
-    fixture.catalog.requeue(&intent, &crate::Ended::default()).await.expect("queued");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &crate::Ended::default()).await.expect("queued");
     assert_eq!(all(fixture).await[0].backend_version.as_deref(), Some("v7"), "what is known is kept");
     discard(fixture, &letters[0], Some("{}")).await;
-    fixture.catalog.requeue(&intent, &crate::Ended::default()).await.expect("queued");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &crate::Ended::default()).await.expect("queued");
     assert_eq!(fixture.usage().await, (0, 5, 0));
     assert_eq!(fixture.catalog.written_off().await.expect("sums"), [], "they are queued again");
 }
@@ -241,7 +245,8 @@ pub async fn requeued_write_is_counted_once_during_settle_and_retry(fixture: &Fi
         let intent = fixture.staged(bucket, &format!("k{round}"), 5).await;
         fixture.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
         let (token, claimed) = fixture.claim(1).await;
-        let requeue = async || fixture.catalog.requeue(&intent, &crate::Ended::default()).await.expect("queued");
+        let (place, ended) = (intent.place(), crate::Ended::default());
+        let requeue = async || fixture.catalog.requeue(&place, intent.size_bytes, &ended).await.expect("queued");
         let last = dead();
         tokio::join!(requeue(), fixture.settle(token, &claimed, &last));
         // The row is a dead letter now, or the requeue ended its claim.

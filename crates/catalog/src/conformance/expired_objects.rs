@@ -129,7 +129,7 @@ pub async fn write_with_past_expiration_is_refused(fixture: &Fixture) {
     refused(fixture.try_put_expiring(bucket, "a", 1, Expiry::At(now)).await, Verdict::Past);
     refused(fixture.try_put_expiring(bucket, "b", 1, Expiry::At(now)).await, Verdict::Past);
     let row = PutRow { expiry: Some(Expiry::At(now)), ..fixture.row(bucket, "a", there, 1) };
-    refused(fixture.catalog.commit_copy(row, there, WriteCondition::None).await, Verdict::Past);
+    refused(fixture.catalog.commit_copy(row, there, WriteCondition::None, 1).await, Verdict::Past);
     assert_eq!(fixture.resolve("expiring", "a").await.object.expect("there").content, there);
 }
 
@@ -178,18 +178,19 @@ pub async fn promoted_write_keeps_its_expiration(fixture: &Fixture) {
     let token = fixture.token();
     for left in fixture.catalog.claim_expired(token, 9, LEASE).await.expect("claimed") {
         let content = fixture.content();
-        let expiry = left.draft.expect("a draft").expiry;
+        let (expiry, key) = (left.draft.expect("a draft").expiry, left.key.expect("an object's key"));
         let promoted = fixture.commit_put(CommitPut {
-            stored: StoredBytes::Reaped { write: left.write, copies: 1, token },
+            stored: StoredBytes::Reaped { write: left.write, copies: 1, failed: Vec::new(), token },
             content,
             md5: md5_of(content),
             sha256: None,
             plan: ContentPlan::Fresh(None),
-            row: PutRow { expiry, ..fixture.row(bucket, left.key.as_str(), content, 1) },
+            row: PutRow { expiry, ..fixture.row(bucket, key.as_str(), content, 1) },
             condition: WriteCondition::None,
             is_first: false,
+            factor: 1,
         });
-        match left.key.as_str() {
+        match key.as_str() {
             "a" => assert_eq!(promoted.await.expect("promoted").expires_at, Some(fixture.now().after(MINUTE))),
             _ => refused(promoted.await, Verdict::Past),
         }

@@ -5,6 +5,7 @@ mod cleanup;
 mod expiring;
 mod multipart;
 mod recovery;
+pub mod replicas;
 pub mod sharing;
 mod writes;
 
@@ -38,7 +39,7 @@ pub struct Fixture {
     /// The clock of the catalog; only tests advance it.
     pub clock: Arc<ManualClock>,
     driver: Arc<dyn Driver>,
-    ids: IdSource,
+    pub(super) ids: IdSource,
     copy_check: Arc<OnceLock<Arc<dyn sharing::CopyCheck>>>,
     _keep: Arc<dyn Any + Send + Sync>,
 }

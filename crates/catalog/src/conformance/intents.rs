@@ -190,14 +190,14 @@ pub async fn requeued_write_is_counted_once(fixture: &Fixture) {
     fixture.reap(9, WINDOW).await;
     for _ in 0..2 {
         let ended = Ended { backend_version: Some("v7".to_owned()), ..Ended::default() };
-        fixture.catalog.requeue(&intent, &ended).await.expect("queued");
+        fixture.catalog.requeue(&intent.place(), intent.size_bytes, &ended).await.expect("queued");
         assert_eq!((fixture.usage().await, fixture.queued().await.len()), ((0, 5, 0), 1));
     }
     let (token, claimed) = fixture.claim(9).await;
     assert_eq!(claimed[0].backend_version.as_deref(), Some("v7"));
     fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await;
     assert_eq!(fixture.usage().await, (0, 0, 0));
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("queued");
     assert_eq!((fixture.usage().await, fixture.queued().await), ((0, 5, 0), vec![intent.physical_key]));
 }
 
@@ -206,7 +206,7 @@ pub async fn requeue_ends_the_claim_of_the_cleanup(fixture: &Fixture) {
     let intent = fixture.staged(fixture.bucket("requeue").await, "a", 5).await;
     fixture.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
     let (token, claimed) = fixture.claim(9).await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("queued");
     assert_eq!(fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await, 0);
     assert_eq!(fixture.claim(9).await.1.len(), 1, "it is due again at once");
 }
@@ -220,7 +220,7 @@ pub async fn requeued_write_without_answer_keeps_absent_ok_after(fixture: &Fixtu
     let (token, claimed) = fixture.claim(9).await;
     fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await;
     let ended = Ended { upload: BackendUpload::Starting, late: Late::Within(WINDOW), ..Ended::default() };
-    fixture.catalog.requeue(&intent, &ended).await.expect("queued");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &ended).await.expect("queued");
     let (_, claimed) = fixture.claim(9).await;
     assert_eq!(claimed[0].upload, BackendUpload::Starting);
     assert_eq!(claimed[0].absent_ok_after, Some(fixture.now().after(WINDOW)));
@@ -229,9 +229,9 @@ pub async fn requeued_write_without_answer_keeps_absent_ok_after(fixture: &Fixtu
 /// An open one is not either.
 pub async fn committed_write_is_not_requeued(fixture: &Fixture) {
     let intent = fixture.staged(fixture.bucket("requeue").await, "a", 5).await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("nothing to do");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("nothing to do");
     fixture.commit(&intent, WriteCondition::None).await.expect("committed");
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("nothing to do");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("nothing to do");
     assert_eq!((fixture.usage().await, fixture.queued().await.len()), ((5, 0, 0), 0));
 }
 

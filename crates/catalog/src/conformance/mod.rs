@@ -11,6 +11,7 @@ pub mod condemned;
 pub mod contents;
 pub mod copied_objects;
 pub mod copies;
+pub mod copy_numbers;
 pub mod credentials;
 pub mod dead_letters;
 pub mod expired_objects;
@@ -29,6 +30,7 @@ pub mod quota_usage;
 pub mod quotas;
 pub mod races;
 pub mod recovery;
+pub mod replicas;
 pub mod runs;
 pub mod sharing;
 pub mod stale_uploads;
@@ -136,6 +138,13 @@ macro_rules! conformance {
                 accept_of_stale_marks_is_refused, identity_records_are_kept_by_host,
                 accept_is_refused_while_a_record_has_another_hash;
             credentials: first_credentials_are_kept, concurrent_callers_share_one_document;
+            replicas: write_of_two_copies_is_located_twice, commit_enqueues_cleanup_of_failed_copy,
+                copies_are_staged_together_or_not_at_all, missing_copy_is_written_once,
+                copy_of_deleted_content_is_refused, cleanup_of_expired_copy_is_enqueued,
+                suspect_copy_is_work_until_it_is_replaced_or_confirmed;
+            copy_numbers: copy_is_removed_if_enough_others_are_proven, changed_factor_is_reviewed,
+                reference_from_bucket_with_higher_factor_raises_the_factor, drained_copy_is_moved_in_one_unit,
+                only_an_empty_backend_is_removed, join_adds_only_missing_copies;
             runs: worker_row_is_created_once, run_reads_back_all_columns, recorded_run_updates_its_worker,
                 noted_run_creates_no_row, skipped_run_does_not_update_its_worker,
                 late_run_does_not_move_last_started_back, pause_lasts_until_resumed,
@@ -207,7 +216,9 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 31] = [
+    const TOPICS: [(&str, &str); 33] = [
+        ("replicas", include_str!("replicas.rs")),
+        ("copy_numbers", include_str!("copy_numbers.rs")),
         ("future_timestamps", include_str!("future_timestamps.rs")),
         ("credentials", include_str!("credentials.rs")),
         ("quota_usage", include_str!("quota_usage.rs")),

@@ -79,7 +79,7 @@ pub async fn overwrite_condemns_the_displaced_content(fixture: &Fixture) {
     let intent = fixture.staged(bucket, "a", 5).await;
     let mut put = fixture.put_of(&intent, WriteCondition::None);
     let backend_versions = vec![(intent.id, "v1".to_owned())];
-    put.stored = StoredBytes::Announced { write: intent.write, copies: 1, backend_versions };
+    put.stored = StoredBytes::Announced { write: intent.write, copies: 1, backend_versions, failed: Vec::new() };
     let old = put.content;
     fixture.commit_put(put).await.expect("committed");
     let committed =
@@ -130,7 +130,7 @@ pub async fn if_absent_refuses_existing_object(fixture: &Fixture) {
     let intent = fixture.staged(bucket, "a", 7).await;
     refused(fixture.commit(&intent, WriteCondition::IfAbsent).await, Verdict::PreconditionFailed);
     let row = fixture.row(bucket, "a", content, 5);
-    let copied = fixture.catalog.commit_copy(row, content, WriteCondition::IfAbsent).await;
+    let copied = fixture.catalog.commit_copy(row, content, WriteCondition::IfAbsent, 1).await;
     refused(copied, Verdict::PreconditionFailed);
     assert_eq!((fixture.standing(content).await, fixture.usage().await), (ContentStanding::Live(1), (5, 0, 7)));
     assert!(fixture.delete(bucket, "a").await);

@@ -142,7 +142,7 @@ pub async fn part_is_pinned_while_its_upload_is_open(fixture: &Fixture) {
     let upload = fixture.upload(bucket, "b").await;
     let part = PinRequest { kind: IntentKind::Part { upload, number: 1 }, ..fixture.pin_of(bucket, "b", 1) };
     assert!(fixture.pin(&part).await.expect("a query").is_some());
-    let stored = StoredBytes::Pinned { write: part.write, content };
+    let stored = StoredBytes::Pinned { write: part.write, content, copies: 1 };
     let source = PartSource::Written { stored, sha256: Some(part.sha256), plan: ContentPlan::Pinned(content) };
     let commit = fixture.part_of(upload, 1, (fixture.content(), BODY_BYTES), source);
     fixture.store_part(commit).await.expect("committed");

@@ -112,14 +112,14 @@ pub async fn postponed_write_stays_fenced(fixture: &Fixture) {
 pub async fn requeue_skips_bytes_that_another_row_names(fixture: &Fixture) {
     let bucket = fixture.bucket("back").await;
     let (intent, token, _) = unfinished_write(fixture, bucket, "a").await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("a query");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("a query");
     assert_eq!((fixture.queued().await, fixture.usage().await), (vec![], (0, 0, 5)), "the reaper holds it");
     fixture.promote(&intent, token).await.expect("promoted");
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("a query");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("a query");
     assert_eq!((fixture.queued().await, fixture.usage().await), (vec![], (5, 0, 0)), "a location names it");
     assert!(fixture.delete(bucket, "a").await);
     fixture.clean_up().await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("queued");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("queued");
     assert_eq!(
         (fixture.queued().await, fixture.usage().await),
         (vec![intent.physical_key], (0, 5, 0)),
@@ -164,7 +164,11 @@ pub async fn write_without_intent_keeps_the_limit(fixture: &Fixture) {
     assert_eq!(fixture.usage().await, (5, 0, 0));
     fixture
         .catalog
-        .requeue(&intent, &Ended { backend_version: Some("v1".to_owned()), ..Ended::default() })
+        .requeue(
+            &intent.place(),
+            intent.size_bytes,
+            &Ended { backend_version: Some("v1".to_owned()), ..Ended::default() },
+        )
         .await
         .expect("queued");
     assert_eq!((fixture.usage().await, fixture.queued().await), ((5, 5, 0), vec![intent.physical_key]));

@@ -119,6 +119,7 @@ pub async fn present_copy_is_not_replaced(fixture: &Fixture) {
 /// A write with two copies adds the one that the content lacks. No backend stores the content twice.
 pub async fn missing_copies_are_added(fixture: &Fixture) {
     let bucket = fixture.bucket("two").await;
+    fixture.catalog.set_factors(2, &[]).await.expect("set");
     let content = fixture.share(bucket, "a", 1).await;
     fixture.attach("cloud", None).await;
     let disk = fixture.staged(bucket, "b", BODY_BYTES).await;
@@ -137,7 +138,7 @@ pub async fn promoted_write_joins_known_content(fixture: &Fixture) {
     let intent = fixture.staged(bucket, "b", BODY_BYTES).await;
     fixture.clock.advance(LEASE);
     let token = fixture.claim_expired_writes(1).await;
-    let stored = StoredBytes::Reaped { write: intent.write, copies: 1, token };
+    let stored = StoredBytes::Reaped { write: intent.write, copies: 1, failed: Vec::new(), token };
     let put = CommitPut { stored, ..fixture.shared_put_of(&intent, 1) };
     fixture.commit_put(put).await.expect("promoted");
     assert_eq!(

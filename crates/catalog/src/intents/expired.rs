@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use s3o_model::cleanup::Reason;
 use s3o_model::clock::millis_of;
+use s3o_model::content::Location;
 use s3o_model::ids::{ClaimToken, WriteId};
-use s3o_model::intent::{Expired, Intent};
+use s3o_model::intent::Expired;
 
 use super::{Ended, pins};
 use crate::cleanups::enqueue::enqueue_cleanups;
@@ -27,6 +28,9 @@ pub(super) struct ToCleanups {
 pub(super) static OPEN_TO_CLEANUPS: LazyLock<ToCleanups> =
     LazyLock::new(|| ToCleanups::of("write_id = $1 AND state = 'open'", "$2"));
 
+/// Intent `$1`; `$2` is the time in which its bytes may still arrive, or NULL.
+pub(super) static ONE_TO_CLEANUP: LazyLock<ToCleanups> = LazyLock::new(|| ToCleanups::of("id = $1", "$2"));
+
 /// Intents of write `$2` that carry the token `$1`; `$3` is the time in which their bytes may still arrive.
 static CLAIMED_TO_CLEANUPS: LazyLock<ToCleanups> =
     LazyLock::new(|| ToCleanups::of("token = $1 AND write_id = $2", "$3"));
@@ -34,7 +38,7 @@ static CLAIMED_TO_CLEANUPS: LazyLock<ToCleanups> =
 impl ToCleanups {
     fn of(marker: &str, late: &str) -> Self {
         let intents = format!("pending_objects WHERE {marker}");
-        let reason = "CASE kind WHEN 'part' THEN 'multipart' ELSE 'put_orphan' END";
+        let reason = "CASE kind WHEN 'part' THEN 'multipart' WHEN 'copy' THEN copy_reason ELSE 'put_orphan' END";
         Self {
             enqueue: enqueue_cleanups(&format!("{intents} AND physical_key IS NOT NULL"), reason, Some(late)),
             lock_quota_rows: lock_quota_rows(&intents),
@@ -75,7 +79,7 @@ fn expired(row: &Row) -> Result<Expired, Error> {
         size_bytes: row.size("size_bytes")?,
         bucket: s3o_model::ids::BucketId(row.int("bucket_id")?),
         bucket_name: row.opt_string("name")?,
-        key: row.parse("key")?,
+        key: row.opt_text("key")?.filter(|key| !key.is_empty()).map(|_| row.parse("key")).transpose()?,
         superseded: row.int("superseded")? != 0,
         draft: draft.map_err(|error| Error::Corrupt(format!("draft: {error}")))?,
         age: Duration::from_millis(u64::try_from(row.int("age")?).unwrap_or(0)),
@@ -170,13 +174,14 @@ static REQUEUE: LazyLock<[String; 3]> = LazyLock::new(|| {
     ]
 });
 
-pub(super) async fn requeue(catalog: &Catalog, intent: &Intent, ended: &Ended) -> Result<(), Error> {
+pub(super) async fn requeue(catalog: &Catalog, place: &Location, size_bytes: u64, ended: &Ended) -> Result<(), Error> {
+    let Location { backend, physical_key } = place;
     let mut unit = Unit::new("requeue");
     for (rank, sql) in LOCK_NAMED {
-        unit.at(rank).run(sql, params![&intent.backend, &intent.physical_key]);
+        unit.at(rank).run(sql, params![backend, physical_key]);
     }
     let (version, upload) = (ended.backend_version.as_ref(), ended.upload.to_column());
-    let mut values = params![&intent.backend, &intent.physical_key, intent.size_bytes];
+    let mut values = params![backend, physical_key, size_bytes];
     values.extend(params![version, upload, ended.late.window()]);
     for sql in REQUEUE.iter() {
         unit.run(sql, values.clone());
@@ -184,7 +189,7 @@ pub(super) async fn requeue(catalog: &Catalog, intent: &Intent, ended: &Ended) -
     unit.run(
         "UPDATE cleanup_dlq SET backend_version = COALESCE($3, backend_version) \
          WHERE backend_name = $1 AND physical_key = $2",
-        params![&intent.backend, &intent.physical_key, version],
+        params![backend, physical_key, version],
     );
     catalog.write(unit).await.map(drop)
 }

@@ -14,7 +14,7 @@ use super::{OPEN_UPLOAD, kind_columns};
 use crate::error::{Error, Verdict};
 use crate::objects::BUCKET_STANDS;
 use crate::release::{DELETES_NOTHING, Release, Selector};
-use crate::sharing::{ADD_REFERENCE, HAS_GOOD_COPY};
+use crate::sharing::{ADD_REFERENCE, GOOD_COPIES};
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
 
@@ -33,6 +33,8 @@ pub struct Pin {
     pub key: ObjectKey,
     /// The content with the declared digest and size.
     pub content: ContentId,
+    /// Number of its copies that the write relies on.
+    pub copies: usize,
     /// Length of the body in bytes.
     pub size_bytes: u64,
     /// The process that compares the body.
@@ -81,6 +83,6 @@ pub(super) async fn pin(catalog: &Catalog, pin: &Pin) -> Result<Timestamp, Error
     let pinned = unit.run(PIN, values);
     unit.lock(LockRank::Content, "SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);
     unit.one(ADD_REFERENCE, params![content], Verdict::ResolveAgain);
-    unit.one(HAS_GOOD_COPY, params![content], Verdict::ResolveAgain);
+    unit.exactly(pin.copies, GOOD_COPIES, params![content, pin.copies], Verdict::ResolveAgain);
     catalog.write(unit).await?[pinned].rows[0].time("lease_until")
 }

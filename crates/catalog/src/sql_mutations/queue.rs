@@ -69,7 +69,7 @@ async fn a_worker_settles_after_a_requeue(fixture: &Fixture) -> Damage {
     fixture.clock.advance(Duration::from_hours(1));
     let (token, claimed) = fixture.claim(9).await;
     assert_eq!(claimed.len(), 1);
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("queued again");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("queued again");
     fixture.settle(token, &claimed, &Outcome::DoneAbsent).await;
     damage_if(!is_named(fixture, &intent.physical_key).await, LEAKED)
 }
@@ -112,13 +112,13 @@ async fn taken_over(fixture: &Fixture, promoted: bool) -> Intent {
 
 async fn a_writer_requeues_after_promotion(fixture: &Fixture) -> Damage {
     let intent = taken_over(fixture, true).await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("an answer");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("an answer");
     Damage::new()
 }
 
 async fn a_writer_requeues_before_promotion(fixture: &Fixture) -> Damage {
     let intent = taken_over(fixture, false).await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("an answer");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("an answer");
     Damage::new()
 }
 
@@ -126,7 +126,7 @@ async fn a_writer_requeues_a_dead_letter(fixture: &Fixture) -> Damage {
     let intent = dropped_write(fixture).await;
     let (token, claimed) = fixture.claim(9).await;
     fixture.settle(token, &claimed, &Outcome::DeadLetter { why: "refused".to_owned() }).await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("an answer");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("an answer");
     Damage::new()
 }
 
@@ -134,7 +134,7 @@ async fn a_writer_requeues_with_late_bytes(fixture: &Fixture) -> Damage {
     let intent = dropped_write(fixture).await;
     fixture.clean_up().await;
     let ended = Ended { late: Late::Within(GRACE), ..Ended::default() };
-    fixture.catalog.requeue(&intent, &ended).await.expect("queued again");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &ended).await.expect("queued again");
     let (_, claimed) = fixture.claim(9).await;
     damage_if(claimed.iter().any(|cleanup| cleanup.absent_ok_after.is_none()), LATE_BYTES_IGNORED)
 }
@@ -152,7 +152,7 @@ async fn written_off(fixture: &Fixture) -> Intent {
 
 async fn a_writer_requeues_after_a_discard(fixture: &Fixture) -> Damage {
     let intent = written_off(fixture).await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("queued again");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("queued again");
     Damage::new()
 }
 
@@ -164,7 +164,7 @@ async fn a_dead_letter_is_written_off(fixture: &Fixture) -> Damage {
 async fn a_writer_requeues_after_cleanup(fixture: &Fixture) -> Damage {
     let intent = dropped_write(fixture).await;
     fixture.clean_up().await;
-    fixture.catalog.requeue(&intent, &Ended::default()).await.expect("queued again");
+    fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("queued again");
     Damage::new()
 }
 

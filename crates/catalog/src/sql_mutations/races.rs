@@ -51,7 +51,7 @@ guards! { [postgres]
     a_write_shares_only_live_content in a_write_races_with_the_last_delete: "commit_put",
         [Words(" AND state = 'live'", "")], [broken::OBJECT, broken::CONDEMNED, broken::MISPLACED];
     a_pin_needs_live_content in a_pin_races_with_the_last_delete: "pin",
-        [Words(" AND state = 'live'", ""), Guard("AND state = 'present' LIMIT 1")], [broken::CONDEMNED];
+        [Words(" AND state = 'live'", ""), Guard("AND state = 'present' LIMIT $2")], [broken::CONDEMNED];
     marking_a_copy_suspect_waits_for_a_write in marking_a_copy_suspect_races_with_a_write: "suspect",
         [Words(" /*lock*/", "")], [broken::QUOTAS];
     the_second_write_of_new_content_shares_it in two_writes_of_new_content_race: "commit_put",
@@ -104,9 +104,12 @@ async fn a_requeue_races_with_a_settlement(fixture: &Fixture) -> Damage {
     let (token, claimed) = fixture.claim(9).await;
     let paused = pause_after(fixture, "settle_cleanups", "DELETE FROM cleanup_queue").await;
     let ended = Ended::default();
-    let (_, again) =
-        race(&paused, paused.settle(token, &claimed, &Outcome::DoneAbsent), fixture.catalog.requeue(&intent, &ended))
-            .await;
+    let (_, again) = race(
+        &paused,
+        paused.settle(token, &claimed, &Outcome::DoneAbsent),
+        fixture.catalog.requeue(&intent.place(), intent.size_bytes, &ended),
+    )
+    .await;
     again.expect("requeued");
     Damage::new()
 }

@@ -25,7 +25,7 @@ guards! { [sqlite]
     a_reaper_without_claim_is_refused_before_abandoning in two_reapers_resolve: "abandon",
         [Words("token = $1 AND write_id = $2", "write_id = $2")], [];
     a_pin_is_refused_before_the_body_is_read in content_with_a_bad_copy_is_pinned: "pin",
-        [Guard("AND state = 'present' LIMIT 1")], [];
+        [Guard("AND state = 'present' LIMIT $2")], [];
     a_part_of_a_closed_upload_is_refused_before_its_bytes in a_part_is_staged_after_abort: "stage",
         [Words("AND state = 'open' /*share*/", "/*share*/")], [];
     a_claim_takes_only_expired_objects in an_object_is_claimed_before_it_expires: "claim_expiries",

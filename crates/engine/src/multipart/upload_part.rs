@@ -72,7 +72,7 @@ impl Engine {
             key: &named.key,
             size_bytes,
             draft: None,
-            dedup: self.bucket_settings(&named.bucket).dedup,
+            settings: self.bucket_settings(&named.bucket),
         }
     }
 
@@ -87,6 +87,8 @@ impl Engine {
         let stored = StoredPart { etag: ETag::of_whole(written.digests.md5), checksum: checksum.clone() };
         let commit = CommitPart {
             upload: upload.id,
+            bucket: upload.bucket,
+            factor: written.settings.factor,
             number,
             content: ContentId::new(self.ids.fresh()),
             length,
@@ -98,7 +100,7 @@ impl Engine {
                 plan: written.plan,
             },
         };
-        match self.sharing.commit_part(commit).await {
+        match self.sharing.commit_part(commit, self.write_copies(&written.settings).min).await {
             Ok(last_modified) => {
                 self.count_committed(&written);
                 self.wake_cleanup();

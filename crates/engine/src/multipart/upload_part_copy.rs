@@ -111,6 +111,8 @@ impl Engine {
         let (md5, checksum) = self.range_digests(upload, piece, offset, range.length).await?;
         let commit = CommitPart {
             upload: upload.id,
+            bucket: upload.bucket,
+            factor: self.bucket_settings(&copy.target.bucket).factor,
             number: copy.number,
             content: piece.whole,
             length: range.length,

@@ -1,37 +1,49 @@
 //! Ends writes: counts committed ones, and carries out the decision of [`end_of_write`] for failed ones.
 
-use s3o_catalog::{Ended, Error as CatalogError, Late, Verdict};
+use s3o_catalog::{Error as CatalogError, Late, Verdict};
+use s3o_model::clock::Timestamp;
 use s3o_model::ids::WriteId;
 use s3o_model::intent::lease_holds;
 use s3o_model::write_outcome::{
     BytesHeld, CommitFate, CountedEnd, DropAnswer, LeftBytes, WriteEnd, WriteFailure, end_of_write, must_drop_intents,
 };
 
-use super::{HeldBy, Staged, WrittenBytes};
+use super::{CopyResult, HeldBy, Staged, WriteCopy, WrittenBytes};
 use crate::leases::Lease;
 use crate::{Engine, Error};
 
 /// A write that was not committed.
 pub(super) struct FailedWrite<'a> {
     pub(super) write: WriteId,
-    pub(super) lease: &'a Lease,
-    /// `None` if the write only pins content.
-    pub(super) staged: Option<&'a Staged>,
+    pub(super) leases: Vec<&'a Lease>,
+    /// Empty if the write only pins content.
+    pub(super) copies: &'a [WriteCopy],
 }
 
-impl FailedWrite<'_> {
+impl<'a> FailedWrite<'a> {
+    /// A write with at least one copy.
+    pub(super) fn of(copies: &'a [WriteCopy]) -> Self {
+        let leases = copies.iter().map(|copy| &copy.staged.lease).collect();
+        Self { write: copies[0].staged.write, leases, copies }
+    }
+
     fn held(&self) -> BytesHeld {
-        match self.staged {
+        match self.copies.first() {
             None => BytesHeld::Pinned,
-            Some(staged) if staged.announced => BytesHeld::Announced,
+            Some(copy) if copy.staged.announced => BytesHeld::Announced,
             Some(_) => BytesHeld::Unannounced,
         }
     }
-}
 
-impl Staged {
-    pub(super) fn failed(&self) -> FailedWrite<'_> {
-        FailedWrite { write: self.intent.write, lease: &self.lease, staged: Some(self) }
+    /// Whether bytes of any copy may still arrive.
+    fn late(&self) -> Late {
+        self.copies.iter().map(WriteCopy::late).find(|late| *late != Late::No).unwrap_or_default()
+    }
+
+    /// When the first lease ends: from then on the reaper may claim all intents of the write.
+    fn held_until(&self) -> Timestamp {
+        let ends = self.leases.iter().map(|lease| lease.until());
+        ends.min().unwrap_or(Timestamp::from_millis(0))
     }
 }
 
@@ -65,23 +77,36 @@ impl Engine {
         error: CatalogError,
     ) -> Result<T, Error> {
         let write = match &written.held_by {
-            HeldBy::Staged(staged) => staged.failed(),
+            HeldBy::Copies(copies) => FailedWrite::of(copies),
             HeldBy::Pinned(pinned) => pinned.failed(),
         };
-        let ended = Ended { backend_version: written.backend_version.clone(), ..Ended::default() };
-        let end = self.end_failed(&write, failure_of(&error), ended).await;
-        if let (LeftBytes::Report, Some(staged), CatalogError::Unknown(why)) = (end.bytes, write.staged, &error) {
-            self.report_orphan(&staged.intent, &staged.bucket, why.as_str());
+        let end = self.end_failed(&write, failure_of(&error)).await;
+        if let (LeftBytes::Report, CatalogError::Unknown(why)) = (end.bytes, &error) {
+            for copy in write.copies {
+                self.report_orphan(&copy.staged, why.as_str());
+            }
         }
         answer_of(end.fate, done, error)
     }
 
+    /// Ends another copy of existing content whose commit failed; `Ok` if it turns out to be committed.
+    pub(crate) async fn end_uncommitted_copy(&self, copies: &[WriteCopy; 1], error: CatalogError) -> Result<(), Error> {
+        let end = self.end_failed(&FailedWrite::of(copies), failure_of(&error)).await;
+        answer_of(end.fate, (), error)
+    }
+
+    /// Ends another copy of existing content that was not written.
+    pub(crate) async fn drop_replica(&self, staged: Staged, result: CopyResult) {
+        let copies = [WriteCopy { staged, result }];
+        self.end_failed(&FailedWrite::of(&copies), WriteFailure::NotCommitted).await;
+    }
+
     /// Ends a failed write: its intents become cleanups. If the catalog does not answer, the lease expires and the
     /// reaper resolves the intents.
-    pub(super) async fn end_failed(&self, write: &FailedWrite<'_>, failure: WriteFailure, ended: Ended) -> WriteEnd {
+    pub(super) async fn end_failed(&self, write: &FailedWrite<'_>, failure: WriteFailure) -> WriteEnd {
         let held = write.held();
         let must_drop = must_drop_intents(held, failure);
-        let dropped = if must_drop { Some(self.drop_intents(write, ended.late).await) } else { None };
+        let dropped = if must_drop { Some(self.drop_intents(write).await) } else { None };
         let end = end_of_write(held, failure, dropped);
         match end.counted {
             CountedEnd::Uncounted => {}
@@ -91,17 +116,19 @@ impl Engine {
             CountedEnd::DroppedInDoubt => self.metrics.in_doubt(write.write, "dropped"),
             CountedEnd::CommittedInDoubt => self.metrics.in_doubt(write.write, "committed"),
         }
-        if let (LeftBytes::Requeue, Some(staged)) = (end.bytes, write.staged) {
-            self.requeue(staged, ended).await;
+        if end.bytes == LeftBytes::Requeue {
+            for copy in write.copies {
+                self.requeue(copy).await;
+            }
         }
         self.wake_cleanup();
         end
     }
 
-    async fn drop_intents(&self, write: &FailedWrite<'_>, late: Late) -> DropAnswer {
-        match self.catalog.drop_write(write.write, late).await {
+    async fn drop_intents(&self, write: &FailedWrite<'_>) -> DropAnswer {
+        match self.catalog.drop_write(write.write, write.late()).await {
             Ok(dropped) if dropped.was_open => DropAnswer::WereOpen,
-            Ok(dropped) if lease_holds(write.lease.until(), self.settings().lease, dropped.now) => {
+            Ok(dropped) if lease_holds(write.held_until(), self.settings().lease, dropped.now) => {
                 DropAnswer::GoneWithinLease
             }
             Ok(_) => DropAnswer::Gone,
@@ -113,10 +140,8 @@ impl Engine {
     }
 
     pub(crate) fn count_committed(&self, written: &WrittenBytes) {
-        match &written.held_by {
-            HeldBy::Staged(staged) if !staged.announced => {}
-            HeldBy::Staged(staged) => self.metrics.ended(staged.intent.write, "committed"),
-            HeldBy::Pinned(pinned) => self.metrics.ended(pinned.write(), "committed"),
+        if let Some(write) = written.announced() {
+            self.metrics.ended(write, "committed");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt as _;
 use s3o_backend::{ByteStream, Error as BackendError};
-use s3o_catalog::{ContentPlan, Ended, Error as CatalogError, Pin, StoredBytes, Verdict};
+use s3o_catalog::{ContentPlan, Error as CatalogError, Pin, StoredBytes, Verdict};
 use s3o_model::ids::{ContentId, IntentId, WriteId};
 use s3o_model::write_outcome::WriteFailure;
 
@@ -15,9 +15,11 @@ use crate::put_object::Declared;
 use crate::{Engine, Error};
 
 /// A write that pins existing content instead of storing bytes.
-pub(super) struct PinnedWrite {
+pub(crate) struct PinnedWrite {
     write: WriteId,
     content: ContentId,
+    /// Number of copies of the content that were checked.
+    copies: usize,
     lease: Lease,
 }
 
@@ -27,12 +29,12 @@ impl PinnedWrite {
     }
 
     pub(super) fn failed(&self) -> FailedWrite<'_> {
-        FailedWrite { write: self.write, lease: &self.lease, staged: None }
+        FailedWrite { write: self.write, leases: vec![&self.lease], copies: &[] }
     }
 
     /// The argument of the catalog's commit.
     pub(super) fn stored(&self) -> StoredBytes {
-        StoredBytes::Pinned { write: self.write, content: self.content }
+        StoredBytes::Pinned { write: self.write, content: self.content, copies: self.copies }
     }
 }
 
@@ -44,10 +46,10 @@ impl Engine {
         target: &WriteTarget<'_>,
         declared: &Declared,
     ) -> Result<Option<PinnedWrite>, Error> {
-        let Some(sha256) = declared.digests.sha256.filter(|_| target.dedup && self.settings().announce) else {
-            return Ok(None);
-        };
-        let content = self.sharing.content_to_pin(target.bucket, sha256, target.size_bytes).await?;
+        let can_pin = target.settings.dedup && self.settings().announce;
+        let Some(sha256) = declared.digests.sha256.filter(|_| can_pin) else { return Ok(None) };
+        let copies = self.write_copies(&target.settings).min;
+        let content = self.sharing.content_to_pin(target.bucket, sha256, target.size_bytes, copies).await?;
         let Some(content) = content else { return Ok(None) };
         let id = self.ids.fresh();
         let pin = Pin {
@@ -57,6 +59,7 @@ impl Engine {
             bucket: target.bucket,
             key: target.key.clone(),
             content,
+            copies,
             size_bytes: target.size_bytes,
             owner: self.instance,
             lease: self.settings().lease,
@@ -68,7 +71,7 @@ impl Engine {
             until => until?,
         };
         let lease = self.leases.hold(pin.id, until, term);
-        Ok(Some(PinnedWrite { write: pin.write, content, lease }))
+        Ok(Some(PinnedWrite { write: pin.write, content, copies, lease }))
     }
 
     /// Reads the body and compares it with the declared digests and size. A body that differs is refused as in any
@@ -83,10 +86,11 @@ impl Engine {
         match read(target.size_bytes, &pinned, body, declared).await {
             Ok(digests) => {
                 let plan = ContentPlan::Pinned(pinned.content);
-                Ok(WrittenBytes { held_by: HeldBy::Pinned(pinned), digests, backend_version: None, plan })
+                let (held_by, settings) = (HeldBy::Pinned(pinned), target.settings);
+                Ok(WrittenBytes { held_by, digests, plan, settings })
             }
             Err(error) => {
-                self.end_failed(&pinned.failed(), WriteFailure::NotCommitted, Ended::default()).await;
+                self.end_failed(&pinned.failed(), WriteFailure::NotCommitted).await;
                 Err(error.into())
             }
         }

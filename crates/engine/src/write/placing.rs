@@ -1,16 +1,11 @@
-//! Chooses the backend of a write, and decides after a failure whether another backend can take it.
+//! Chooses the backends of a write, and decides after a failure whether another backend can take it.
 
 use s3o_backend::Error as BackendError;
-use s3o_catalog::{Stage, Verdict};
 use s3o_model::entropy::{Entropy as _, SeededEntropy};
-use s3o_model::ids::{IntentId, WriteId};
-use s3o_model::intent::Intent;
 use s3o_model::names::BackendName;
-use s3o_model::physical_key::{NameStyle, physical_key};
+use s3o_model::physical_key::NameStyle;
 use s3o_model::placement::{BackendView, Strategy, candidates};
 
-use super::{Staged, WriteTarget};
-use crate::leases::Lease;
 use crate::{BackendTrouble, Engine, Error};
 
 /// Backends that failed to take a write.
@@ -37,51 +32,27 @@ impl TriedBackends {
 }
 
 impl Engine {
-    /// Chooses the first backend that has free capacity and was not tried, and commits an intent for it.
-    pub(super) async fn stage(&self, target: &WriteTarget<'_>, tried: &TriedBackends) -> Result<Staged, Error> {
-        // Direct mode reserves nothing, so its counters must be current.
-        let mut is_current = !self.settings().announce;
-        let mut views = if is_current { self.current_views().await? } else { self.placement_views().await? };
-        check_size(&views, target.size_bytes)?;
-        let mut full = Vec::new();
-        loop {
-            let mut refused = self.refusal(&views, target.size_bytes, tried);
-            let mut candidates = self.candidates(&views, target.size_bytes, tried);
-            candidates.retain(|name| !full.contains(name));
-            for name in candidates {
-                match self.stage_on(&name, target).await {
-                    Ok(staged) => return Ok(staged),
-                    Err(error) => match error.verdict() {
-                        Some(Verdict::NoSpace) => full.push(name),
-                        Some(Verdict::Closed) => refused = frozen(&name, "the catalog allows no writes to it"),
-                        Some(_) | None => return Err(error.into()),
-                    },
-                }
-            }
-            if is_current {
-                return Err(refused);
-            }
-            // Counters that are a second old may hide the capacity that a delete has freed since.
-            (views, is_current) = (self.current_views().await?, true);
-        }
+    pub(super) fn candidates(&self, views: &[BackendView], size_bytes: u64, tried: &TriedBackends) -> Vec<BackendName> {
+        let mut names = self.place(views, size_bytes);
+        names.retain(|name| !tried.backends.contains(name));
+        names
     }
 
-    fn candidates(&self, views: &[BackendView], size_bytes: u64, tried: &TriedBackends) -> Vec<BackendName> {
+    /// The backends to try for a body of this size, in order.
+    pub(crate) fn place(&self, views: &[BackendView], size_bytes: u64) -> Vec<BackendName> {
         let strategy = self.settings().strategy;
-        let mut names = match strategy {
+        match strategy {
             Strategy::Pack => candidates(strategy, views, size_bytes, |_| 0),
             Strategy::Spread => {
                 let random = SeededEntropy::new(self.ids.fresh().as_u64_pair().1);
                 let below = |below: usize| usize::try_from(random.next_u64()).unwrap_or(usize::MAX) % below;
                 candidates(strategy, views, size_bytes, below)
             }
-        };
-        names.retain(|name| !tried.backends.contains(name));
-        names
+        }
     }
 
     /// The answer if no backend can take the write: full only if no other backend is closed for another reason.
-    fn refusal(&self, views: &[BackendView], size_bytes: u64, tried: &TriedBackends) -> Error {
+    pub(super) fn refusal(&self, views: &[BackendView], size_bytes: u64, tried: &TriedBackends) -> Error {
         let may_come = |view: &&BackendView| view.allows(size_bytes) && !tried.backends.contains(&view.name);
         let mut untried = views.iter().filter(may_come);
         let closed = untried.find(|view| !view.writable || view.circuit_open);
@@ -98,41 +69,14 @@ impl Engine {
         }
     }
 
-    async fn stage_on(&self, name: &BackendName, target: &WriteTarget<'_>) -> Result<Staged, s3o_catalog::Error> {
-        let removed = || s3o_catalog::Error::Guard(Verdict::Closed);
-        let backend = self.fleet.get(name).cloned().ok_or_else(removed)?;
-        let id = self.ids.fresh();
-        let intent = Intent {
-            id: IntentId::new(id),
-            write: WriteId::new(id),
-            kind: target.kind,
-            bucket: target.bucket,
-            key: target.key.clone(),
-            backend: name.clone(),
-            physical_key: physical_key(target.bucket_name, target.key, id, self.name_style(name)),
-            size_bytes: target.size_bytes,
-            draft: target.draft.clone(),
-        };
-        let bucket = target.bucket_name.clone();
-        if !self.settings().announce {
-            return Ok(Staged { intent, bucket, announced: false, backend, lease: Lease::unneeded() });
-        }
-        let (stage, term) = (Stage { intent, owner: self.instance, lease: self.settings().lease }, self.lease_term());
-        let staged = self.catalog.stage(&stage).await;
-        let until = self.counted(stage.intent.write, staged)?;
-        self.usage.add_reserved(name, target.size_bytes);
-        let lease = self.leases.hold(stage.intent.id, until, term);
-        Ok(Staged { intent: stage.intent, bucket, announced: true, backend, lease })
-    }
-
     /// The probed name style; `Exact` for a backend that was not reached yet. The identifier alone makes names unique.
-    fn name_style(&self, name: &BackendName) -> NameStyle {
+    pub(crate) fn name_style(&self, name: &BackendName) -> NameStyle {
         let traits = self.fleet.state(name).and_then(|state| state.traits.clone());
         traits.map_or(NameStyle::Exact, |traits| traits.name_style)
     }
 
     /// Updates the health of the backend after a failed write.
-    pub(super) fn record_failed_write(&self, backend: &BackendName, size_bytes: u64, error: &BackendError) {
+    pub(crate) fn record_failed_write(&self, backend: &BackendName, size_bytes: u64, error: &BackendError) {
         match error {
             BackendError::Away(_) => self.fleet.suspect(backend),
             BackendError::NoSpace(_) => self.fleet.record_no_space(backend, size_bytes, self.now()),
@@ -158,15 +102,6 @@ impl Engine {
     }
 }
 
-/// Fails if the configuration of every backend forbids bodies of this size.
-fn check_size(views: &[BackendView], size_bytes: u64) -> Result<(), Error> {
-    if views.iter().any(|view| view.allows(size_bytes)) {
-        return Ok(());
-    }
-    let largest = views.iter().filter_map(|view| view.object_bytes_max).max();
-    largest.map_or(Ok(()), |max_bytes| Err(Error::TooLarge { max_bytes }))
-}
-
 /// True if another backend may take a write that failed with this error. A refusal counts: the store may have become
 /// read-only for this access key.
 pub(super) fn another_may_take(error: &BackendError) -> bool {
@@ -176,6 +111,6 @@ pub(super) fn another_may_take(error: &BackendError) -> bool {
     )
 }
 
-fn frozen(name: &BackendName, reason: &str) -> Error {
+pub(super) fn frozen(name: &BackendName, reason: &str) -> Error {
     Error::Unavailable { trouble: BackendTrouble::Frozen, detail: format!("{name}: {reason}") }
 }

@@ -9,11 +9,10 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use s3o_catalog::{Ended, Error as CatalogError};
 use s3o_model::cleanup::Reason;
+use s3o_model::content::Location;
 use s3o_model::ids::IntentId;
-use s3o_model::intent::Intent;
-use s3o_model::names::BucketName;
 
-use super::Staged;
+use super::{Staged, WriteCopy};
 use crate::Engine;
 use crate::engine::Orphan;
 
@@ -27,7 +26,8 @@ pub(crate) struct UnqueuedBytes(Mutex<BTreeMap<IntentId, UnqueuedCleanup>>);
 
 #[derive(Clone)]
 struct UnqueuedCleanup {
-    intent: Intent,
+    place: Location,
+    size_bytes: u64,
     ended: Ended,
 }
 
@@ -40,27 +40,30 @@ impl UnqueuedBytes {
 impl Engine {
     /// Queues the bytes again. The reaper queued them during the write; that cleanup may have been settled before the
     /// bytes were stored.
-    pub(super) async fn requeue(&self, staged: &Staged, ended: Ended) {
-        let ended = Ended { upload: staged.upload_left(), ..ended };
-        match self.catalog.requeue(&staged.intent, &ended).await {
+    pub(super) async fn requeue(&self, copy: &WriteCopy) {
+        let staged = &copy.staged;
+        let ended =
+            Ended { backend_version: copy.backend_version().cloned(), upload: staged.upload_left(), late: copy.late() };
+        match self.catalog.requeue(&staged.place, staged.size_bytes, &ended).await {
             Ok(()) => self.wake_cleanup(),
             Err(error) => self.retry_later(staged, ended, &error),
         }
     }
 
     fn retry_later(&self, staged: &Staged, ended: Ended, error: &CatalogError) {
-        self.report_orphan(&staged.intent, &staged.bucket, &error.to_string());
-        let intent = staged.intent.clone();
-        self.unqueued.all().insert(intent.id, UnqueuedCleanup { intent, ended });
+        self.report_orphan(staged, &error.to_string());
+        let (place, size_bytes) = (staged.place.clone(), staged.size_bytes);
+        self.unqueued.all().insert(staged.id, UnqueuedCleanup { place, size_bytes, ended });
         self.metrics.retry_needed().notify_one();
     }
 
     /// Counts and audits bytes that no row may name.
-    pub(super) fn report_orphan(&self, intent: &Intent, bucket: &BucketName, error: &str) {
-        let Intent { backend, physical_key, size_bytes, key, .. } = intent;
+    pub(super) fn report_orphan(&self, staged: &Staged, error: &str) {
+        let Location { backend, physical_key } = &staged.place;
         tracing::error!(%backend, physical_key, error, "cannot queue bytes for deletion");
         self.metrics.orphaned(backend, Reason::PutOrphan);
-        self.alarm.orphaned(&Orphan { backend, physical_key, size_bytes: *size_bytes, bucket, key, error });
+        let (size_bytes, object) = (staged.size_bytes, staged.object.as_ref());
+        self.alarm.orphaned(&Orphan { backend, physical_key, size_bytes, object, error });
     }
 
     /// Retries whenever an answer was lost, with growing delays; it does not return.
@@ -81,16 +84,16 @@ impl Engine {
     /// Retries once: queues the bytes of abandoned writes and looks up the outcomes of writes in doubt. Returns true if
     /// no retry is left.
     pub async fn retry_unanswered(&self) -> bool {
-        let unqueued: Vec<UnqueuedCleanup> = self.unqueued.all().values().cloned().collect();
-        for UnqueuedCleanup { intent, ended } in unqueued {
-            let Intent { backend, physical_key, .. } = &intent;
-            match self.catalog.requeue(&intent, &ended).await {
+        let unqueued = self.unqueued.all().clone();
+        for (intent, UnqueuedCleanup { place, size_bytes, ended }) in unqueued {
+            let Location { backend, physical_key } = &place;
+            match self.catalog.requeue(&place, size_bytes, &ended).await {
                 Ok(()) => {
-                    self.unqueued.all().remove(&intent.id);
+                    self.unqueued.all().remove(&intent);
                     tracing::info!(%backend, physical_key, "bytes queued on retry");
                     self.wake_cleanup();
                 }
-                Err(error) => tracing::warn!(%error, intent = %intent.id, "bytes still cannot be queued for deletion"),
+                Err(error) => tracing::warn!(%error, %intent, "bytes still cannot be queued for deletion"),
             }
         }
         self.resolve_in_doubt().await;

@@ -31,10 +31,11 @@ impl ContentSharing {
 
     /// Commits an object. With the plan `Fresh` and a bucket, the object may share content of that bucket. Errors are
     /// those of [`s3o_catalog::Catalog::commit_put`], but `ResolveAgain` occurs only if the plan is `Pinned`.
-    pub async fn commit_put(&self, mut put: CommitPut) -> Result<Committed, CatalogError> {
+    /// At least `needed` copies of shared content are checked.
+    pub async fn commit_put(&self, mut put: CommitPut, needed: usize) -> Result<Committed, CatalogError> {
         let wanted = put.plan;
         for _ in 0..ATTEMPTS_MAX {
-            put.plan = self.plan(wanted, put.sha256, put.row.size_bytes).await?;
+            put.plan = self.plan(wanted, put.sha256, put.row.size_bytes, needed).await?;
             match self.checker.catalog.commit_put(&put).await {
                 // Another write took the key, or it holds an expired object.
                 Err(CatalogError::Guard(Verdict::RunAgain)) => put.is_first = false,
@@ -47,12 +48,12 @@ impl ContentSharing {
     }
 
     /// Commits a part; the plan of a written part has the same meaning as for an object.
-    pub(crate) async fn commit_part(&self, mut part: CommitPart) -> Result<Timestamp, CatalogError> {
+    pub(crate) async fn commit_part(&self, mut part: CommitPart, needed: usize) -> Result<Timestamp, CatalogError> {
         let PartSource::Written { sha256, plan: wanted, .. } = part.source else {
             return self.checker.catalog.commit_part(&part).await;
         };
         for _ in 0..ATTEMPTS_MAX {
-            part.set_plan(self.plan(wanted, sha256, part.length).await?);
+            part.set_plan(self.plan(wanted, sha256, part.length, needed).await?);
             match self.checker.catalog.commit_part(&part).await {
                 Err(error) if may_plan_again(wanted, &error) => {}
                 done => return done,
@@ -62,16 +63,17 @@ impl ContentSharing {
         self.checker.catalog.commit_part(&part).await
     }
 
-    /// Content of the bucket with this digest and a copy that was just checked; `None` if there is none.
+    /// Content of the bucket with this digest and as many copies that were just checked; `None` if there is none.
     pub(super) async fn content_to_pin(
         &self,
         bucket: BucketId,
         sha256: Sha256,
         size_bytes: u64,
+        copies: usize,
     ) -> Result<Option<ContentId>, CatalogError> {
         let known = self.checker.catalog.known_content(bucket, sha256, size_bytes).await?;
         let Some(known) = known else { return Ok(None) };
-        let state = self.checker.check_content(&known, size_bytes).await?;
+        let state = self.checker.check_content(&known, size_bytes, copies).await?;
         Ok((state == CopyState::Good).then_some(known.content))
     }
 
@@ -81,11 +83,12 @@ impl ContentSharing {
         wanted: ContentPlan,
         sha256: Option<Sha256>,
         size_bytes: u64,
+        needed: usize,
     ) -> Result<ContentPlan, CatalogError> {
         let (ContentPlan::Fresh(Some(bucket)), Some(sha256)) = (wanted, sha256) else { return Ok(wanted) };
         let known = self.checker.catalog.known_content(bucket, sha256, size_bytes).await?;
         let Some(known) = known else { return Ok(wanted) };
-        Ok(match self.checker.check_content(&known, size_bytes).await? {
+        Ok(match self.checker.check_content(&known, size_bytes, needed).await? {
             CopyState::Good | CopyState::Bad => ContentPlan::Joined(known.content),
             // Bytes that were just stored must not depend on copies that may be lost.
             CopyState::Unclear => ContentPlan::Fresh(None),

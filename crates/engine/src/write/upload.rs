@@ -26,7 +26,7 @@ pub(super) async fn write(
     size_bytes: u64,
     stream: ByteStream,
 ) -> Result<Written, BackendError> {
-    let (backend, key) = (&staged.backend, staged.intent.physical_key.as_str());
+    let (backend, key) = (&staged.backend, staged.place.physical_key.as_str());
     record(engine, staged, BackendUpload::Starting).await?;
     let upload = backend.start_upload(key).await?;
     record(engine, staged, BackendUpload::Started(upload.clone())).await?;
@@ -53,7 +53,7 @@ async fn record(engine: &Engine, staged: &Staged, upload: BackendUpload) -> Resu
     if !staged.announced {
         return Ok(());
     }
-    let recorded = engine.catalog.note_upload(staged.intent.id, &upload).await;
+    let recorded = engine.catalog.note_upload(staged.id, &upload).await;
     recorded.map_err(|error| BackendError::Away(error.to_string()))
 }
 

@@ -13,7 +13,7 @@ use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::shared::Shared;
 use s3o_server::audit::Audit;
-use s3o_workers::{BatchConcurrency, Budget, ClockGuard, DriftGauge, ExpiryClaims, SharedRules};
+use s3o_workers::{BatchConcurrency, Budget, ClockGuard, DrainProgress, DriftGauge, ExpiryClaims, SharedRules};
 use tokio::sync::Notify;
 
 use super::workers;
@@ -27,6 +27,9 @@ pub(super) struct AppContext {
     pub ids: IdSource,
     pub instance: InstanceId,
     pub cleanup_wakeup: Arc<Notify>,
+    pub drain_wakeup: Arc<Notify>,
+    /// Kept across reloads, which replace the workers.
+    pub drain_progress: DrainProgress,
     pub registry: Arc<Mutex<Registry>>,
     pub audit: Arc<Audit>,
     /// Shared by requests and background work.
@@ -65,6 +68,8 @@ impl AppContext {
             ids,
             instance,
             cleanup_wakeup: Arc::default(),
+            drain_wakeup: Arc::default(),
+            drain_progress: DrainProgress::default(),
             registry: Arc::new(Mutex::new(registry)),
             audit: Arc::new(audit),
             budget: Budget::new(config.server.max_concurrent_requests),

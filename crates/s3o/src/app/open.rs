@@ -13,7 +13,7 @@ use s3o_catalog::{
     SqliteOptions,
 };
 use s3o_engine::{Engine, EngineParts, Settings};
-use s3o_server::admin::report_damage;
+use s3o_server::admin::{Stats, report_damage};
 use s3o_workers::{ClockGuard, ClockGuardParts, IdentityParts, IdentitySettings, IdentityWorker, Runner, RunnerParts};
 
 use super::DRAIN_MAX;
@@ -228,11 +228,18 @@ pub(super) async fn clock_guard(
 }
 
 /// Creates the configured buckets; a damaged catalog is served as it is.
+/// Creates the configured buckets and stores the factors of all buckets.
 pub(super) async fn create_buckets(config: &Config, catalog: &Catalog) -> Result<(), CommandFailure> {
-    for bucket in config.buckets.names().filter(|_| !catalog.condition().is_damaged()) {
-        catalog.create_bucket(bucket).await.map_err(|error| CommandFailure::of("catalog", error))?;
+    let failed = |error| CommandFailure::of("catalog", error);
+    // A damaged catalog is served as it is.
+    if catalog.condition().is_damaged() {
+        return Ok(());
     }
-    Ok(())
+    for bucket in config.buckets.names() {
+        catalog.create_bucket(bucket).await.map_err(failed)?;
+    }
+    let factors: Vec<_> = config.buckets.names().map(|name| (name, config.buckets.of(name).factor)).collect();
+    catalog.set_factors(config.buckets.default_factor(), &factors).await.map(drop).map_err(failed)
 }
 
 pub(super) fn engine_settings(config: &Config) -> Settings {
@@ -243,8 +250,15 @@ pub(super) fn engine_settings(config: &Config) -> Settings {
         announce: config.intents.enabled,
         recovery: config.intents.recovery,
         strategy: config.strategy,
+        write_copies: config.replication.write_copies,
+        write_copies_min: config.replication.write_copies_min,
         first_byte_timeout: config.circuit_breaker.first_byte_timeout,
     }
+}
+
+pub(super) fn stats(config: &Config, catalog: &Arc<Catalog>, context: &AppContext) -> Arc<Stats> {
+    let stale_timeout = config.cleanup.multipart_stale_timeout;
+    Arc::new(Stats::new(Arc::clone(catalog), Arc::clone(&context.clock), stale_timeout))
 }
 
 pub(super) fn runner(parts: &WorkerParts<'_>) -> Result<Arc<Runner>, CommandFailure> {

@@ -72,6 +72,7 @@ impl App {
             catalog: &self.catalog,
             fleet: &self.fleet,
             identity: &self.identity,
+            engine: &self.engine,
             context: &self.context,
         }));
         config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -81,12 +82,9 @@ impl App {
 
     /// Creates new buckets and sets the quotas.
     async fn store_in_catalog(&self, config: &Config) -> Result<(), CommandFailure> {
-        let failed = |error| CommandFailure::of("catalog", error);
-        for bucket in config.buckets.names() {
-            self.catalog.create_bucket(bucket).await.map_err(failed)?;
-        }
+        open::create_buckets(config, &self.catalog).await?;
         let limits: Vec<(&BackendName, Option<u64>)> =
             config.backends.iter().map(|backend| (&backend.name, backend.quota_bytes)).collect();
-        self.catalog.set_limits(&limits).await.map_err(failed)
+        self.catalog.set_limits(&limits).await.map_err(|error| CommandFailure::of("catalog", error))
     }
 }

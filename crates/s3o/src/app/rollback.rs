@@ -43,9 +43,10 @@ impl StartRollback {
         }
     }
 
-    /// Tells that this process holds the catalog from now on.
-    pub fn hold(&mut self, catalog: &Arc<Catalog>) {
-        self.catalog = Some(Arc::clone(catalog));
+    /// Records that this process holds the catalog from now on, and returns the catalog.
+    pub fn hold(&mut self, catalog: Arc<Catalog>) -> Arc<Catalog> {
+        self.catalog = Some(Arc::clone(&catalog));
+        catalog
     }
 
     /// Keeps everything, because the start succeeded.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use s3o_server::admin::{AdminState, GaugeSources, Gauges};
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, ServiceOptions};
-use s3o_workers::{DeadLetterService, Verifier, VerifierParts};
+use s3o_workers::{DeadLetterService, RetirementService, Verifier, VerifierParts};
 
 use super::{App, open};
 
@@ -52,6 +52,7 @@ impl App {
             identity: Arc::clone(&self.identity),
             runner: Arc::clone(&self.runner),
             dead_letters: self.dead_letters(),
+            retirement: self.retirement(),
             verifier: self.verifier(),
             lifecycle_rules: context.lifecycle_rules.clone(),
             clock: Arc::clone(&context.clock),
@@ -70,6 +71,16 @@ impl App {
             identity: Arc::clone(&self.identity),
             ids: self.context.ids.clone(),
             cleanup_wakeup: Arc::clone(&self.context.cleanup_wakeup),
+        }
+    }
+
+    fn retirement(&self) -> RetirementService {
+        RetirementService {
+            catalog: Arc::clone(&self.catalog),
+            fleet: Arc::clone(&self.fleet),
+            progress: self.context.drain_progress.clone(),
+            drain_wakeup: Arc::clone(&self.context.drain_wakeup),
+            clock: Arc::clone(&self.context.clock),
         }
     }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use s3o_backend::Fleet;
 use s3o_catalog::{Catalog, Longest};
-use s3o_engine::ContentSharing;
+use s3o_engine::{ContentSharing, Engine};
 use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
-    CleanupSettings, CleanupWorker, ExpiryWorker, IdentityWorker, Kind, LifecycleWorker, PendingReaperWorker,
-    QuotaAuditWorker, RECORD_LEASE, ReaperSettings, Schedule, Scheduled, StaleMultipartWorker, WatchdogSettings,
-    WatchdogWorker, Worker,
+    CleanupSettings, CleanupWorker, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind, LifecycleWorker,
+    OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings, ReplicatorWorker,
+    Schedule, Scheduled, StaleMultipartWorker, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -27,6 +27,7 @@ pub(super) struct WorkerParts<'a> {
     pub catalog: &'a Arc<Catalog>,
     pub fleet: &'a Arc<Fleet>,
     pub identity: &'a Arc<IdentityWorker>,
+    pub engine: &'a Engine,
     pub context: &'a AppContext,
 }
 
@@ -41,6 +42,9 @@ pub(super) fn all(parts: &WorkerParts<'_>) -> Vec<Scheduled> {
         identity(parts),
         quota_audit(parts),
         watchdog(parts),
+        replicator(parts),
+        over_replication(parts),
+        drain(parts),
     ]
 }
 
@@ -53,7 +57,7 @@ fn on_schedule(worker: Arc<dyn Worker>, interval: Duration, kind: Kind, bell: Op
 }
 
 fn cleanup(parts: &WorkerParts<'_>) -> Scheduled {
-    let WorkerParts { config, catalog, fleet, identity, context } = *parts;
+    let WorkerParts { config, catalog, fleet, identity, context, .. } = *parts;
     let worker = CleanupWorker {
         cleanups: Arc::clone(catalog),
         contents: Arc::clone(catalog),
@@ -78,7 +82,7 @@ fn cleanup(parts: &WorkerParts<'_>) -> Scheduled {
 }
 
 fn pending_reaper(parts: &WorkerParts<'_>) -> Scheduled {
-    let WorkerParts { config, catalog, fleet, identity, context } = *parts;
+    let WorkerParts { config, catalog, fleet, identity, context, .. } = *parts;
     let worker = PendingReaperWorker {
         intents: Arc::clone(catalog),
         sharing: ContentSharing::new(Arc::clone(catalog), Arc::clone(fleet)),
@@ -151,6 +155,52 @@ fn watchdog(parts: &WorkerParts<'_>) -> Scheduled {
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
     };
     scheduled(worker, config.upkeep.watchdog, Kind::Locked)
+}
+
+fn copy_settings(config: &Config) -> CopySettings {
+    CopySettings {
+        batch_size: config.replication.batch_size,
+        concurrency: config.replication.concurrency,
+        reader_grace: config.cleanup.reader_grace,
+    }
+}
+
+fn replicator(parts: &WorkerParts<'_>) -> Scheduled {
+    let WorkerParts { config, catalog, engine, context, .. } = *parts;
+    let worker = ReplicatorWorker {
+        catalog: Arc::clone(catalog),
+        engine: engine.clone(),
+        settings: copy_settings(config),
+        cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
+    };
+    scheduled(worker, config.replication.interval, Kind::Locked)
+}
+
+fn over_replication(parts: &WorkerParts<'_>) -> Scheduled {
+    let WorkerParts { config, catalog, engine, context, .. } = *parts;
+    let worker = OverReplicationWorker {
+        catalog: Arc::clone(catalog),
+        engine: engine.clone(),
+        settings: copy_settings(config),
+        cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
+    };
+    scheduled(worker, config.replication.over_replication_interval, Kind::Locked)
+}
+
+/// How often a drain that could not move everything tries again; a new drain wakes the worker.
+const DRAIN_INTERVAL: Duration = Duration::from_mins(1);
+
+fn drain(parts: &WorkerParts<'_>) -> Scheduled {
+    let WorkerParts { config, catalog, engine, context, .. } = *parts;
+    let worker = DrainWorker {
+        catalog: Arc::clone(catalog),
+        engine: engine.clone(),
+        settings: copy_settings(config),
+        progress: context.drain_progress.clone(),
+        cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
+    };
+    let bell = Some(Arc::clone(&context.drain_wakeup));
+    on_schedule(Arc::new(worker), DRAIN_INTERVAL, Kind::Locked, bell)
 }
 
 /// Margin for times that another instance wrote with a longer setting.

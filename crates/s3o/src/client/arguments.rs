@@ -210,6 +210,24 @@ pub enum BackendAction {
         #[arg(long, value_name = "HASH")]
         found: Option<String>,
     },
+    /// Empty a backend: stop writes there and move its copies to other backends; shows the progress
+    Drain {
+        /// Name of the backend
+        name: String,
+        /// Show the progress of a drain and change nothing
+        #[arg(long)]
+        show: bool,
+    },
+    /// Stop a drain: the backend takes writes again
+    Undrain {
+        /// Name of the backend
+        name: String,
+    },
+    /// Remove a drained backend that holds nothing; afterwards delete it from the configuration
+    Remove {
+        /// Name of the backend
+        name: String,
+    },
     /// Ignore the mismatch that an instance recorded for a backend until that instance finds another identity
     Dismiss {
         /// Name of the backend

@@ -33,6 +33,59 @@ pub fn dismiss(connection: &AdminConnection, name: &str, host: &str, json: bool)
     Ok(())
 }
 
+/// Starts to drain a backend.
+pub fn drain(connection: &AdminConnection, name: &str, json: bool) -> Result<(), CommandFailure> {
+    print_drain(&connection.post(&["backends", name, "drain"])?, json);
+    Ok(())
+}
+
+/// Shows the progress of a drain.
+pub fn show_drain(connection: &AdminConnection, name: &str, json: bool) -> Result<(), CommandFailure> {
+    print_drain(&connection.get(&["backends", name, "drain"])?, json);
+    Ok(())
+}
+
+/// Stops a drain.
+pub fn undrain(connection: &AdminConnection, name: &str, json: bool) -> Result<(), CommandFailure> {
+    print_drain(&connection.delete(&["backends", name, "drain"])?, json);
+    Ok(())
+}
+
+/// Removes a backend that holds nothing.
+pub fn remove(connection: &AdminConnection, name: &str, json: bool) -> Result<(), CommandFailure> {
+    let answer = connection.delete(&["backends", name])?;
+    if json {
+        println!("{answer}");
+    } else {
+        println!("{name}: removed; delete it from the configuration");
+    }
+    Ok(())
+}
+
+fn print_drain(answer: &Value, json: bool) {
+    if json {
+        return println!("{answer}");
+    }
+    let state = match (answer["draining"].as_bool(), answer["complete"].as_bool()) {
+        (Some(true), Some(true)) => "drained, it can be removed",
+        (Some(true), _) => "draining",
+        (_, _) => "not draining",
+    };
+    println!("state         {state}");
+    println!("remaining     {} copies, {} bytes", answer["remaining"], answer["remaining_bytes"]);
+    println!(
+        "waiting       {} writes, {} deletes, {} dead letters",
+        answer["intents"], answer["cleanups"], answer["dead_letters"]
+    );
+    println!("moved         {} copies, {} bytes by this instance", answer["moved"], answer["moved_bytes"]);
+    if let (Some(rate), Some(seconds)) = (answer["rate"].as_u64(), answer["eta_seconds"].as_u64()) {
+        println!("rate          {rate} bytes per second, about {seconds} s left");
+    }
+    for (reason, copies) in answer["stuck"].as_object().into_iter().flatten() {
+        println!("cannot move   {copies} copies: {reason}");
+    }
+}
+
 /// True if no instance found a mismatch and no new object is missing.
 fn matches_everywhere(answer: &Value) -> bool {
     let is_empty = |field: &str| answer[field].as_array().is_some_and(Vec::is_empty);

@@ -51,6 +51,11 @@ impl AdminConnection {
         self.post_where(path, &[])
     }
 
+    /// DELETE without a query.
+    pub fn delete(&self, path: &[&str]) -> Result<Value, CommandFailure> {
+        self.runtime.block_on(self.send_in_time(Method::DELETE, self.uri(path, &[])))
+    }
+
     /// GET with a query.
     pub fn get_where(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, CommandFailure> {
         self.runtime.block_on(self.send_in_time(Method::GET, self.uri(path, query)))

@@ -80,13 +80,16 @@ pub fn dlq(command: &DlqCommand) -> Result<(), CommandFailure> {
     }
 }
 
-/// Accepts a backend, or dismisses the record of an instance about it.
+/// Accepts, drains or removes a backend, or dismisses the record of an instance about it.
 pub fn backend(command: &BackendCommand) -> Result<(), CommandFailure> {
     let connection = AdminConnection::open(&command.client)?;
+    let json = command.client.json;
     match &command.action {
-        BackendAction::Accept { name, found } => {
-            backend::accept(&connection, name, found.as_deref(), command.client.json)
-        }
-        BackendAction::Dismiss { name, host } => backend::dismiss(&connection, name, host, command.client.json),
+        BackendAction::Accept { name, found } => backend::accept(&connection, name, found.as_deref(), json),
+        BackendAction::Dismiss { name, host } => backend::dismiss(&connection, name, host, json),
+        BackendAction::Drain { name, show: false } => backend::drain(&connection, name, json),
+        BackendAction::Drain { name, show: true } => backend::show_drain(&connection, name, json),
+        BackendAction::Undrain { name } => backend::undrain(&connection, name, json),
+        BackendAction::Remove { name } => backend::remove(&connection, name, json),
     }
 }

@@ -11,13 +11,15 @@ use super::read::Section;
 use super::sections::{flag, not_empty};
 use super::{BackendConfig, BackendKind, units};
 
-pub(super) fn bucket(section: Section<'_>) -> Option<(BucketName, BucketSettings)> {
+/// `factor` is the one of buckets without `replication_factor`.
+pub(super) fn bucket(section: Section<'_>, factor: usize) -> Option<(BucketName, BucketSettings)> {
     let name = section.required("name", |text| text.parse().map_err(|e: s3o_model::names::InvalidName| e.to_string()));
     let dedup = section.read("dedup", flag).unwrap_or(false);
-    section.not_built(&["replication_factor", "small_objects"]);
+    section.not_built(&["small_objects"]);
+    let factor = section.count("replication_factor", factor);
     let default_ttl = section.read("default_ttl", time_to_live);
     section.finish();
-    Some((name?, BucketSettings { dedup, default_ttl }))
+    Some((name?, BucketSettings { dedup, default_ttl, factor }))
 }
 
 fn time_to_live(text: &str) -> Result<Duration, String> {

@@ -7,6 +7,7 @@ mod conflicts;
 mod faults;
 mod file;
 mod read;
+mod replication;
 mod restart;
 mod sections;
 mod server;
@@ -68,6 +69,8 @@ pub struct Config {
     pub backends: Vec<BackendConfig>,
     /// Section `routing`: how backends are chosen.
     pub strategy: Strategy,
+    /// Section `replication`: how many copies objects have.
+    pub replication: ReplicationConfig,
     /// Section `circuit_breaker`.
     pub circuit_breaker: CircuitBreakerConfig,
     /// Section `write_path.pending_intents`.
@@ -156,6 +159,24 @@ pub enum BackendKind {
     },
     /// A bucket of an S3-compatible service.
     S3(Box<S3Options>),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct ReplicationConfig {
+    /// Number of copies of objects in buckets without `replication_factor`.
+    pub factor: usize,
+    /// Number of copies that a write stores before it is acknowledged.
+    pub write_copies: usize,
+    /// Number of copies with which a write is acknowledged if backends fail.
+    pub write_copies_min: usize,
+    /// Interval of `replicator`.
+    pub interval: Duration,
+    /// Interval of the worker that removes excess copies.
+    pub over_replication_interval: Duration,
+    /// Number of contents per batch.
+    pub batch_size: usize,
+    /// Number of copies that are written in parallel.
+    pub concurrency: usize,
 }
 
 #[derive(Debug, Clone, Copy)]

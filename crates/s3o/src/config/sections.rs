@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use s3o_model::bucket::ConfiguredBuckets;
 use s3o_model::placement::Strategy;
 use s3o_server::s3::{ALL_BUCKETS, Access, AccessKey};
 use serde_json::Value;
 
 use super::faults::Faults;
 use super::read::Section;
-use super::{AdminConfig, Config, Database, backends, cache, conflicts, server, workers};
+use super::{AdminConfig, Config, Database, backends, cache, conflicts, replication, server, workers};
 
 /// Ten times the default `max_connections` of PostgreSQL.
 const CONNECTIONS_MAX: usize = 1000;
@@ -22,21 +23,24 @@ const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 8] =
-    ["replication", "rebalance", "reconcile", "sweep", "integrity", "usage_flush", "notifications", "small_objects"];
+const NOT_BUILT: [&str; 7] =
+    ["rebalance", "reconcile", "sweep", "integrity", "usage_flush", "notifications", "small_objects"];
 
 /// Reads the whole configuration; paths that are not configured are below `data`.
 pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
     let faults = RefCell::new(Faults::default());
     let root = Section::new(String::new(), Some(tree), &faults);
+    let replication = replication::replication(root.section("replication"));
+    let buckets = root.list("buckets").into_iter().filter_map(|entry| backends::bucket(entry, replication.factor));
     let config = Config {
         server: server::server(root.section("server")),
         admin: admin(root.section("admin")),
         database: database(root.section("database"), data),
         access_keys: root.list("access_keys").into_iter().filter_map(access_key).collect(),
-        buckets: root.list("buckets").into_iter().filter_map(backends::bucket).collect(),
+        buckets: buckets.collect::<ConfiguredBuckets>().with_default_factor(replication.factor),
         backends: root.list("backends").into_iter().filter_map(|entry| backends::backend(entry, data)).collect(),
         strategy: routing(root.section("routing")),
+        replication,
         circuit_breaker: workers::circuit_breaker(root.section("circuit_breaker")),
         intents: workers::intents(root.section("write_path")),
         cleanup: workers::cleanup(root.section("cleanup_queue")),
@@ -49,6 +53,7 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
     root.not_built(&NOT_BUILT);
     check_names(&root);
     conflicts::check(&root, &config);
+    replication::check(&root, &config);
     root.finish();
     let faults = faults.into_inner();
     if faults.is_empty() { Ok(config) } else { Err(faults) }

@@ -74,6 +74,8 @@ pub struct Gauges {
     dead_letters: Gauge,
     intents: Gauge,
     uploads: Gauge,
+    missing_copies: Gauge,
+    excess_copies: Gauge,
     units: Counter,
     commits: Counter,
 }
@@ -98,6 +100,8 @@ impl Gauges {
             dead_letters: Gauge::default(),
             intents: Gauge::default(),
             uploads: Gauge::default(),
+            missing_copies: Gauge::default(),
+            excess_copies: Gauge::default(),
             units: Counter::default(),
             commits: Counter::default(),
         };
@@ -138,6 +142,8 @@ impl Gauges {
             ("s3o_cleanup_queue_depth", "Rows in the cleanup queue", &self.cleanups),
             ("s3o_pending_intents_depth", "Intents that are not resolved", &self.intents),
             ("s3o_multipart_uploads_open", "Open multipart uploads", &self.uploads),
+            ("s3o_replication_pending", "Contents with fewer copies than their factor", &self.missing_copies),
+            ("s3o_over_replication_pending", "Contents with more copies than their factor", &self.excess_copies),
         ] {
             registry.register(name, help, gauge.clone());
         }
@@ -189,6 +195,8 @@ impl Gauges {
         self.cleanups.set(signed(depths.cleanups));
         self.intents.set(signed(depths.intents));
         self.uploads.set(signed(depths.uploads));
+        self.missing_copies.set(signed(depths.missing_copies));
+        self.excess_copies.set(signed(depths.excess_copies));
         let due = self.sources.stats.oldest_due().await?;
         for (queue, age) in [
             ("cleanup", due.cleanup),

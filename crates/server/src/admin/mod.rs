@@ -15,6 +15,7 @@ mod lists;
 mod log_level;
 mod metrics;
 mod queues;
+mod retirement;
 mod stats;
 mod status;
 mod verify;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use s3o_backend::Fleet;
@@ -33,7 +34,7 @@ use s3o_catalog::Catalog;
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::InstanceId;
-use s3o_workers::{ClockGuard, DeadLetterService, IdentityWorker, Runner, SharedRules, Verifier};
+use s3o_workers::{ClockGuard, DeadLetterService, IdentityWorker, RetirementService, Runner, SharedRules, Verifier};
 
 use crate::audit::Audit;
 
@@ -69,6 +70,8 @@ pub struct AdminState {
     pub runner: Arc<Runner>,
     /// Retries and discards dead letters.
     pub dead_letters: DeadLetterService,
+    /// Drains and removes backends.
+    pub retirement: RetirementService,
     /// Checks the invariants.
     pub verifier: Verifier,
     /// The lifecycle rules of the configuration.
@@ -109,6 +112,8 @@ pub fn router(state: AdminState) -> Router {
         .route("/catalog/accept", post(catalog::accept))
         .route("/audit", get(audit::show))
         .route("/log-level", get(log_level::show).put(log_level::change))
+        .route("/backends/{name}", delete(retirement::remove))
+        .route("/backends/{name}/drain", get(retirement::show).post(retirement::drain).delete(retirement::undrain))
         .route("/backends/{name}/accept", post(backends::accept))
         .route("/backends/{name}/dismiss", post(backends::dismiss))
         .route("/clock/accept", post(clock::accept))

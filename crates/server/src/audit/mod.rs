@@ -155,6 +155,11 @@ impl Audit {
         self.record("backend.dismissed", cause, "admin", &json!({"backend": backend, "host": host}));
     }
 
+    /// Records that an operator started or cancelled the drain of a backend, or removed it.
+    pub fn backend_changed(&self, event: &'static str, backend: &str, cause: Cause<'_>) {
+        self.record(event, cause, "admin", &json!({"backend": backend}));
+    }
+
     /// Records that an operator confirmed the clock, and why it was not trusted.
     pub fn clock_accepted_by(&self, held: Option<&str>, cause: Cause<'_>) {
         self.record("clock.accepted", cause, "admin", &json!({"reason": held}));
@@ -219,11 +224,13 @@ impl ClockAlarm for Audit {
 
 impl OrphanAlarm for Audit {
     fn orphaned(&self, orphan: &Orphan<'_>) {
-        let Orphan { backend, physical_key, size_bytes, bucket, key, error } = orphan;
-        let fields = json!({
-            "backend": backend, "physical_key": physical_key, "size_bytes": size_bytes,
-            "bucket": bucket, "key": key, "error": error,
+        let Orphan { backend, physical_key, size_bytes, object, error } = orphan;
+        let mut fields = json!({
+            "backend": backend, "physical_key": physical_key, "size_bytes": size_bytes, "error": error,
         });
+        if let Some((bucket, key)) = object {
+            (fields["bucket"], fields["key"]) = (json!(bucket), json!(key));
+        }
         self.record("storage.OrphanEnqueueFailed", Cause::Program, "engine", &fields);
     }
 }

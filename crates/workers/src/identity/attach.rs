@@ -16,6 +16,8 @@ use crate::Error;
 
 /// Why a backend takes no writes while the identity of another store at its path is not checked yet.
 const EXCHANGED: &str = "its path leads to another store; the identity is being checked";
+/// Why a backend takes no calls that an operator removed while the configuration still names it.
+pub const REMOVED: &str = "an operator removed it: delete it from the configuration, or accept it to use it again";
 /// How often an attach is tried for backends that were not reached, and for folders that are frozen.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 /// Why a backend is frozen that lacks the newest object.
@@ -104,6 +106,11 @@ impl IdentityWorker {
         let name = backend.name();
         let now = self.boot();
         self.state(name, |state| state.tried = Some(now));
+        // Without an identity, a removed backend would look like a new one.
+        if self.parts.identities.known_backend(name).await?.removed {
+            self.parts.fleet.set_frozen(name, Some(REMOVED.to_owned()));
+            return Ok(());
+        }
         backend.reopen_store().await.map_err(|source| Error::of(backend, source))?;
         // An attach compares before it writes anything.
         let (compared, mismatch) = self.inspect(backend).await?;

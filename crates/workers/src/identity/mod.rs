@@ -27,6 +27,7 @@ use s3o_model::ids::IdSource;
 use s3o_model::names::BackendName;
 
 pub use accept::{AcceptAnswer, AcceptView, InstanceView};
+pub use attach::REMOVED;
 pub use records::RECORD_LEASE;
 
 use crate::{Error, Report, Worker};

@@ -2,9 +2,10 @@
 
 use futures_util::future::BoxFuture;
 use s3o_backend::Probe;
-use s3o_catalog::{CommitPut, ContentPlan, Error as CatalogError, PutRow, StoredBytes, Verdict};
+use s3o_catalog::{CommitPut, ContentPlan, Error as CatalogError, FailedCopy, Late, PutRow, StoredBytes, Verdict};
 use s3o_engine::digest::Digests;
 use s3o_engine::{Resolving, reread};
+use s3o_model::bucket::BucketSettings;
 use s3o_model::etag::ETag;
 use s3o_model::ids::{BucketId, ClaimToken, ContentId, VersionId};
 use s3o_model::intent::{Draft, Expired};
@@ -12,6 +13,13 @@ use s3o_model::recovery::{Inspection, Resolution, inspection_delay, resolve_insp
 
 use super::{PendingReaperWorker, ResolvedWrite};
 use crate::Error;
+
+/// Copies whose bytes match the declared digests.
+pub(super) struct ProvenCopies {
+    digests: Digests,
+    /// The other copies of the write.
+    failed: Vec<FailedCopy>,
+}
 
 /// Result of an inspection, with the digests if the bytes could be read.
 type InspectedBytes = (Inspection, Option<Digests>);
@@ -26,15 +34,12 @@ impl PendingReaperWorker {
 
     async fn resolve(&self, token: ClaimToken, copies: &[Expired]) -> Result<Option<Resolution>, Error> {
         let first = &copies[0];
-        let (resolution, digests) = match (resolve_uninspected(first, self.settings.recovery), &first.draft) {
+        let (resolution, proven) = match (resolve_uninspected(first, self.settings.recovery), &first.draft) {
             (Some(resolution), _) => (resolution, None),
-            (None, draft) => {
-                let (inspection, digests) = self.inspect_all(copies, draft.as_ref()).await?;
-                (resolve_inspected(inspection), digests)
-            }
+            (None, draft) => self.inspect_all(copies, draft.as_ref()).await?,
         };
-        match (resolution, digests) {
-            (Resolution::Promoted, Some(digests)) => self.promote(token, copies, digests).await,
+        match (resolution, proven) {
+            (Resolution::Promoted, Some(proven)) => self.promote(token, copies, proven).await,
             (Resolution::Ambiguous(why), _) => {
                 tracing::info!(write = %first.write, reason = why, "outcome of write unknown, retrying later");
                 let delay = inspection_delay(first.age, self.settings.rest_min);
@@ -48,16 +53,26 @@ impl PendingReaperWorker {
         }
     }
 
-    /// Inspects copies until one does not match; that one decides for the write.
-    async fn inspect_all(&self, copies: &[Expired], draft: Option<&Draft>) -> Result<InspectedBytes, Error> {
-        let mut inspection = (Inspection::Absent, None);
+    /// Inspects every copy. One that matches is enough to commit the write; the others become cleanups.
+    async fn inspect_all(
+        &self,
+        copies: &[Expired],
+        draft: Option<&Draft>,
+    ) -> Result<(Resolution, Option<ProvenCopies>), Error> {
+        let (mut inspections, mut proven): (Vec<Inspection>, Option<ProvenCopies>) = (Vec::new(), None);
+        let mut failed = Vec::new();
         for copy in copies {
-            inspection = self.inspect(copy, draft).await?;
-            if inspection.0 != Inspection::Matches {
-                break;
+            let (inspection, digests) = self.inspect(copy, draft).await?;
+            match (&inspection, digests) {
+                (Inspection::Matches, Some(digests)) => {
+                    proven.get_or_insert_with(|| ProvenCopies { digests, failed: Vec::new() });
+                }
+                _ => failed.push(FailedCopy { intent: copy.id, late: Late::Within(self.settings.late_write_window) }),
             }
+            inspections.push(inspection);
         }
-        Ok(inspection)
+        let proven = proven.map(|proven| ProvenCopies { failed, ..proven });
+        Ok((resolve_inspected(inspections), proven))
     }
 
     async fn inspect(&self, copy: &Expired, draft: Option<&Draft>) -> Result<InspectedBytes, Error> {
@@ -85,19 +100,21 @@ impl PendingReaperWorker {
         &self,
         token: ClaimToken,
         copies: &[Expired],
-        digests: Digests,
+        proven: ProvenCopies,
     ) -> Result<Option<Resolution>, Error> {
+        let ProvenCopies { digests, failed } = proven;
         let first = &copies[0];
+        let Some(key) = first.key.clone() else { return Ok(None) };
         let Draft { attributes, condition, expiry, .. } = first.draft.clone().unwrap_or_default();
         let commit = CommitPut {
-            stored: StoredBytes::Reaped { write: first.write, copies: copies.len(), token },
+            stored: StoredBytes::Reaped { write: first.write, copies: copies.len() - failed.len(), failed, token },
             content: ContentId::new(self.ids.fresh()),
             md5: digests.md5,
             sha256: Some(digests.sha256),
             plan: ContentPlan::Fresh(self.dedup_bucket(first)),
             row: PutRow {
                 bucket: first.bucket,
-                key: first.key.clone(),
+                key,
                 version: VersionId::new(self.ids.fresh()),
                 size_bytes: first.size_bytes,
                 etag: ETag::of_whole(digests.md5),
@@ -107,9 +124,10 @@ impl PendingReaperWorker {
             },
             condition,
             is_first: false,
+            factor: self.factor(first),
         };
         let resolving = self.metrics.resolving(first.write, Resolution::Promoted.as_str());
-        let committed = self.sharing.commit_put(commit).await;
+        let committed = self.sharing.commit_put(commit, 1).await;
         record_outcome(resolving, committed.as_ref().map(|_| true));
         match committed {
             Ok(_) => Ok(Some(Resolution::Promoted)),
@@ -121,8 +139,15 @@ impl PendingReaperWorker {
 
     /// The bucket of a write if it deduplicates content.
     fn dedup_bucket(&self, write: &Expired) -> Option<BucketId> {
-        let name = write.bucket_name.as_ref()?.parse().ok()?;
-        self.configured.of(&name).dedup.then_some(write.bucket)
+        self.bucket_settings(write)?.dedup.then_some(write.bucket)
+    }
+
+    fn factor(&self, write: &Expired) -> usize {
+        self.bucket_settings(write).unwrap_or_default().factor
+    }
+
+    fn bucket_settings(&self, write: &Expired) -> Option<BucketSettings> {
+        Some(self.configured.of(&write.bucket_name.as_ref()?.parse().ok()?))
     }
 
     async fn abandon(

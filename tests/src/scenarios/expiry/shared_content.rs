@@ -115,8 +115,8 @@ fn only_c_remains() -> Expected {
 }
 
 const fn expiring(name: &'static str, act: for<'a> fn(&'a Harness) -> Work<'a>, after: fn() -> Expected) -> Scenario {
-    let (heavy, dedup, put_bytes_max) = (false, true, LARGE);
-    Scenario { name, heavy, dedup, put_bytes_max, prepare: nothing, act, after, before: all_deleted }
+    let (heavy, dedup, put_bytes_max, copies) = (false, true, LARGE, 1);
+    Scenario { name, heavy, dedup, put_bytes_max, copies, prepare: nothing, act, after, before: all_deleted }
 }
 
 pub(in crate::scenarios) const ALL: [Scenario; 3] = [

@@ -54,6 +54,8 @@ async fn queues(state: &AdminState) -> Result<QueueStatus, AdminError> {
         dead_letters: depths.dead_letters,
         intents: depths.intents,
         uploads: depths.uploads,
+        replication: depths.missing_copies,
+        over_replication: depths.excess_copies,
         oldest_due_seconds: state.stats.oldest_due().await?.into(),
     })
 }
@@ -79,7 +81,7 @@ fn backend(
             writes: state.fleet.circuit(name, CallKind::Write).as_str(),
         },
         deletes_wait: state.identity.deletes_wait(name),
-        draining: false,
+        draining: state.fleet.state(name).is_some_and(|state| state.draining),
     }
 }
 

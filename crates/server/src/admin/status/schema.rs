@@ -196,6 +196,10 @@ pub struct QueueStatus {
     pub intents: u64,
     /// Open multipart uploads.
     pub uploads: u64,
+    /// Contents with fewer copies than their factor.
+    pub replication: u64,
+    /// Contents with more copies than their factor.
+    pub over_replication: u64,
     pub oldest_due_seconds: OldestDueStatus,
 }
 

@@ -1,0 +1,168 @@
+//! Tests of the number of copies: factors, removal, drain, and the removal of backends.
+
+use std::time::Duration;
+
+use s3o_model::cleanup::Reason;
+use s3o_model::conditions::WriteCondition;
+use s3o_model::content::Location;
+use s3o_model::ids::{BucketId, ContentId};
+use s3o_model::names::BackendName;
+
+use super::fixture::replicas::COPY_BYTES as SIZE;
+use super::fixture::{Fixture, backend, bucket_name};
+use super::refused;
+use crate::{CommitPut, RemoveCopy, ReplicaSource, StoredBytes, Verdict};
+
+const GRACE: Duration = Duration::from_mins(1);
+
+/// Only copies that were probed support a removal, and only if they are as many as the factor.
+pub async fn copy_is_removed_if_enough_others_are_proven(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(3).await;
+    let content = fixture.put_copies(bucket, &["disk", "east", "west"], 3).await;
+    let [disk, east, west] = [
+        fixture.copy_on(content, "disk").await,
+        fixture.copy_on(content, "east").await,
+        fixture.copy_on(content, "west").await,
+    ];
+    let remove = |copy: &Location, kept: Vec<Location>| RemoveCopy {
+        content,
+        copy: copy.clone(),
+        kept,
+        reason: Reason::Replication,
+        grace: GRACE,
+    };
+    let all = vec![disk.clone(), east.clone(), west.clone()];
+    refused(fixture.catalog.remove_copy(&remove(&west, all.clone())).await, Verdict::NotNeeded);
+    fixture.catalog.set_factors(2, &[]).await.expect("stored");
+    fixture.review().await;
+    assert_eq!(fixture.copy_work(true).await.len(), 1);
+    refused(fixture.catalog.remove_copy(&remove(&west, vec![disk.clone()])).await, Verdict::NotNeeded);
+    // The copy on `east` was moved away and back since the probe.
+    let stale = Location { physical_key: "copies/a~before".to_owned(), ..east.clone() };
+    refused(fixture.catalog.remove_copy(&remove(&west, vec![disk.clone(), stale])).await, Verdict::NotNeeded);
+    fixture.catalog.remove_copy(&remove(&west, all.clone())).await.expect("removed");
+    assert_eq!(
+        (fixture.places_of(content).await, fixture.counters("west").await),
+        (vec!["disk".into(), "east".into()], (0, 5, 0))
+    );
+    assert_eq!(fixture.number("SELECT due FROM cleanup_queue").await, fixture.now().after(GRACE).millis());
+    assert!(fixture.copy_work(true).await.is_empty());
+    refused(fixture.catalog.remove_copy(&remove(&disk, all)).await, Verdict::NotNeeded);
+}
+
+/// A raised factor makes every content of the bucket work, a lowered one makes the excess copies work.
+pub async fn changed_factor_is_reviewed(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let content = fixture.put_copies(bucket, &["disk"], 1).await;
+    let name = bucket_name("copies");
+    assert!(!fixture.catalog.set_factors(1, &[]).await.expect("unchanged"));
+    assert!(fixture.catalog.set_factors(1, &[(&name, 2)]).await.expect("changed"));
+    fixture.review().await;
+    let lacking = fixture.copy_work(false).await;
+    assert_eq!((lacking[0].content, lacking[0].factor), (content, 2));
+    assert!(fixture.catalog.set_factors(1, &[]).await.expect("changed"));
+    fixture.review().await;
+    fixture.catalog.settle_copy_work(content).await.expect("settled");
+    assert!(fixture.copy_work(false).await.is_empty() && fixture.copy_work(true).await.is_empty());
+    assert!(!fixture.catalog.due_copy_work(false, 1).await.expect("a query").1, "the review has ended");
+}
+
+/// A copy in a bucket with a higher factor raises the factor of its content, also of the pieces of joined content.
+pub async fn reference_from_bucket_with_higher_factor_raises_the_factor(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let other = fixture.bucket("important").await;
+    fixture.catalog.set_factors(1, &[(&bucket_name("important"), 2)]).await.expect("stored");
+    fixture.review().await;
+    let content = fixture.put_copies(bucket, &["disk"], 1).await;
+    let row = fixture.row(other, "b", content, SIZE);
+    fixture.catalog.commit_copy(row, content, WriteCondition::None, 2).await.expect("copied");
+    assert_eq!((fixture.copy_work(false).await[0].content, fixture.copy_work(false).await[0].factor), (content, 2));
+    let upload = fixture.upload(bucket, "joined").await;
+    let part = fixture.part(upload, 1, SIZE).await;
+    let joined = fixture.complete(upload, &[part]).await.expect("completed");
+    let row = fixture.row(other, "c", joined, SIZE);
+    fixture.catalog.commit_copy(row, joined, WriteCondition::None, 2).await.expect("copied");
+    assert!(fixture.catalog.expand_copy_work(joined, 100).await.expect("expanded"));
+    assert!(!fixture.catalog.expand_copy_work(joined, 100).await.expect("expanded"));
+    let lacking: Vec<ContentId> = fixture.copy_work(false).await.iter().map(|work| work.content).collect();
+    assert_eq!((lacking.len(), lacking.contains(&part.1)), (2, true));
+}
+
+/// A draining backend takes no intents, its copies do not count, and a move releases its copy after the grace.
+pub async fn drained_copy_is_moved_in_one_unit(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let content = fixture.put_copies(bucket, &["disk"], 1).await;
+    let all: Vec<BackendName> = ["disk", "east", "west"].map(backend).to_vec();
+    refused(fixture.catalog.start_drain(&backend("disk"), &all[..1]).await, Verdict::PreconditionFailed);
+    let source = fixture.copy_on(content, "disk").await;
+    let early = fixture.stage_replica(content, "east").await.expect("staged");
+    let drained = || ReplicaSource::Drained { copy: source.clone(), grace: GRACE };
+    // The backend is not draining: the copy would replace one that counts.
+    refused(fixture.commit_replica(&early, &source, drained()).await, Verdict::NotNeeded);
+    fixture.catalog.start_drain(&backend("disk"), &all).await.expect("started");
+    refused(fixture.stage_copies(&fixture.copy_intents(bucket, &["disk"])).await, Verdict::Closed);
+    assert_eq!(fixture.catalog.draining_backends().await.expect("a query"), [backend("disk")]);
+    let found = fixture.catalog.contents_on(&backend("disk"), "", 10).await.expect("a query");
+    assert_eq!((found.len(), found[0].content, found[0].counting()), (1, content, 0));
+    fixture.commit_replica(&early, &source, drained()).await.expect("moved");
+    assert_eq!(
+        (fixture.places_of(content).await, fixture.queued().await),
+        (vec!["east".to_owned()], vec![source.physical_key])
+    );
+    assert_eq!(fixture.number("SELECT due FROM cleanup_queue").await, fixture.now().after(GRACE).millis());
+    let held = fixture.catalog.backend_holdings(&backend("disk")).await.expect("a query");
+    assert_eq!((held.locations, held.cleanups, held.is_empty()), (0, 1, false));
+    fixture.catalog.stop_drain(&backend("disk")).await.expect("stopped");
+    fixture.stage_copies(&fixture.copy_intents(bucket, &["disk"])).await.expect("takes writes again");
+}
+
+/// A backend is removed only when no row names bytes there; afterwards it takes neither intents nor marks.
+pub async fn only_an_empty_backend_is_removed(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let disk = backend("disk");
+    fixture.put_copies(bucket, &["disk"], 1).await;
+    refused(fixture.catalog.begin_removal(&disk).await, Verdict::NotEmpty);
+    assert!(fixture.delete(bucket, "a").await);
+    refused(fixture.catalog.begin_removal(&disk).await, Verdict::NotEmpty);
+    fixture.change("DELETE FROM cleanup_queue", vec![]).await;
+    fixture.change("UPDATE backend_quotas SET orphan_bytes = 0", vec![]).await;
+    refused(fixture.catalog.finish_removal(&disk).await, Verdict::RunAgain);
+    fixture.catalog.begin_removal(&disk).await.expect("begun");
+    refused(fixture.stage_copies(&fixture.copy_intents(bucket, &["disk"])).await, Verdict::Closed);
+    refused(fixture.catalog.plan_mark(&disk, "m1").await, Verdict::Closed);
+    fixture.catalog.finish_removal(&disk).await.expect("removed");
+    assert!(fixture.catalog.known_backend(&disk).await.expect("known").removed);
+    assert!(fixture.catalog.backend_states().await.expect("states").iter().any(|state| state.removed_at.is_some()));
+}
+
+/// A joining write adds as many copies as the content lacks; its other bytes become cleanups.
+pub async fn join_adds_only_missing_copies(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(2).await;
+    let content = fixture.share(bucket, "a", 1).await;
+    assert_eq!(fixture.places_of(content).await, ["disk"]);
+    let intents = fixture.copy_intents(bucket, &["east", "west"]);
+    fixture.stage_copies(&intents).await.expect("staged");
+    let stored =
+        StoredBytes::Announced { write: intents[0].write, copies: 2, backend_versions: Vec::new(), failed: Vec::new() };
+    let joined = CommitPut { stored, factor: 2, ..fixture.shared_put_of(&intents[0], 1) };
+    fixture.commit_put(joined).await.expect("joined");
+    assert_eq!((fixture.places_of(content).await.len(), fixture.queued().await.len()), (2, 1));
+    assert!(fixture.copy_work(false).await.is_empty() && fixture.copy_work(true).await.is_empty());
+}
+
+/// Runs the operations of the workers that write and remove copies, for tests that record their statements.
+pub async fn run_operations(fixture: &Fixture, bucket: BucketId) {
+    let content = fixture.put(bucket, "copied", SIZE).await;
+    fixture.attach("cloud", None).await;
+    fixture.set_factors(2).await;
+    let source = fixture.copy_on(content, "disk").await;
+    let stage = fixture.stage_replica(content, "cloud").await.expect("staged");
+    fixture.commit_replica(&stage, &source, ReplicaSource::Nothing).await.expect("committed");
+    fixture.catalog.confirm_copy(content, &source).await.expect("confirmed");
+    fixture.set_factors(1).await;
+    let (kept, grace) = (vec![source], Duration::ZERO);
+    let remove = RemoveCopy { content, copy: stage.target, kept, reason: Reason::Replication, grace };
+    fixture.catalog.remove_copy(&remove).await.expect("removed");
+    fixture.catalog.postpone_copy_work(content, GRACE, "why").await.expect("postponed");
+    fixture.catalog.contents_on(&backend("disk"), "", 9).await.expect("an answer");
+}

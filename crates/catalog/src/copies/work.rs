@@ -1,0 +1,225 @@
+//! Contents whose number of copies differs from their factor, as a queue. A row leaves it only in a unit that counts
+//! the copies again under the lock of the content.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use s3o_model::clock::{Timestamp, millis_of};
+use s3o_model::content::Location;
+use s3o_model::etag::{Md5, Sha256};
+use s3o_model::ids::ContentId;
+use s3o_model::names::BackendName;
+
+use super::{COUNTS, counting_copies, note_work_of};
+use crate::error::Error;
+use crate::objects::location;
+use crate::unit::{LockRank, Row, Unit, json};
+use crate::{Catalog, params};
+
+/// A content with too few or too many copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyWork {
+    /// May be condemned since; see `is_gone`.
+    pub content: ContentId,
+    /// Length of the content, and of each copy.
+    pub size_bytes: u64,
+    /// Number of copies that it shall have.
+    pub factor: usize,
+    /// Digest of its bytes; `None` for joined content.
+    pub md5: Option<Md5>,
+    /// Digest of its bytes; `None` for joined content and for content of old versions.
+    pub sha256: Option<Sha256>,
+    /// Number of failed attempts.
+    pub attempts: u32,
+    /// True if its pieces must be compared instead of its own copies.
+    pub is_joined: bool,
+    /// True if the content was condemned or deleted since.
+    pub is_gone: bool,
+    /// All of its copies, ordered by backend.
+    pub copies: Vec<CountedLocation>,
+}
+
+/// One copy of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedLocation {
+    /// Backend and physical key.
+    pub location: Location,
+    /// True if the copy counts towards the factor.
+    pub counts: bool,
+    /// False for a suspect or lost copy.
+    pub is_present: bool,
+    /// When its bytes were last verified.
+    pub verified_at: Option<Timestamp>,
+}
+
+impl CopyWork {
+    /// Number of copies that count.
+    #[must_use]
+    pub fn counting(&self) -> usize {
+        self.copies.iter().filter(|copy| copy.counts).count()
+    }
+}
+
+/// Work that is due, with all copies of each content, and the position of the review. There is always a first row.
+static DUE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT r.position, w.content_id, w.attempts, c.kind, c.state AS content_state, c.size_bytes, c.factor, \
+         c.md5, c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
+         CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts FROM (SELECT 1 AS one) AS always \
+         LEFT JOIN copy_review r ON r.only_row = always.one \
+         LEFT JOIN (SELECT content_id, attempts, copies, created_at, 1 AS one FROM copy_work \
+         WHERE excess = $2 AND due <= :now ORDER BY copies, created_at LIMIT $1) w ON w.one = always.one \
+         LEFT JOIN contents c ON c.id = w.content_id LEFT JOIN object_locations l ON l.content_id = w.content_id \
+         ORDER BY w.copies, w.created_at, w.content_id, l.backend_name"
+    )
+});
+
+/// Removes the row of content `$1` if its copies equal its factor by now, or if it is no longer live.
+static SETTLE: LazyLock<[String; 2]> = LazyLock::new(|| {
+    let copies = counting_copies("$1");
+    [
+        format!(
+            "DELETE FROM copy_work WHERE content_id = $1 AND NOT EXISTS (SELECT 1 FROM contents c \
+             WHERE c.id = $1 AND c.state = 'live' AND (c.kind = 'joined' OR c.factor <> {copies}))"
+        ),
+        format!(
+            "UPDATE copy_work SET copies = {copies}, \
+             excess = CASE WHEN {copies} > (SELECT factor FROM contents WHERE id = $1) THEN 1 ELSE 0 END \
+             WHERE content_id = $1"
+        ),
+    ]
+});
+
+/// Adds the statements that settle the work of a content that the unit has locked.
+pub(super) fn settle(unit: &mut Unit, content: ContentId) {
+    for sql in SETTLE.iter() {
+        unit.run(sql, params![content]);
+    }
+}
+
+fn copy_of(row: &Row) -> Result<Option<CountedLocation>, Error> {
+    let Some(location) = location(row)? else { return Ok(None) };
+    Ok(Some(CountedLocation {
+        location,
+        counts: row.int("counts")? == 1,
+        is_present: row.text("state")? == "present",
+        verified_at: row.opt_time("verified_at")?,
+    }))
+}
+
+fn work_of(row: &Row) -> Result<CopyWork, Error> {
+    let digest = |column| row.opt_text(column).map(|text| text.is_some());
+    Ok(CopyWork {
+        content: row.parse("content_id")?,
+        size_bytes: row.opt_int("size_bytes")?.map_or(0, |size| u64::try_from(size).unwrap_or(0)),
+        factor: row.opt_int("factor")?.map_or(1, |factor| usize::try_from(factor).unwrap_or(1)),
+        md5: digest("md5")?.then(|| row.parse("md5")).transpose()?,
+        sha256: digest("sha256")?.then(|| row.parse("sha256")).transpose()?,
+        attempts: u32::try_from(row.int("attempts")?).unwrap_or(u32::MAX),
+        is_joined: row.opt_text("kind")? == Some("joined"),
+        is_gone: row.opt_text("content_state")? != Some("live"),
+        copies: Vec::new(),
+    })
+}
+
+/// Contents with a copy on backend `$1`, in the order of its keys after `$2`, with all copies of each.
+static ON_BACKEND: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT w.content_id, 0 AS attempts, c.kind, c.state AS content_state, c.size_bytes, c.factor, c.md5, \
+         c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
+         CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts \
+         FROM (SELECT content_id, physical_key FROM object_locations WHERE backend_name = $1 AND physical_key > $2 \
+         ORDER BY physical_key LIMIT $3) w JOIN contents c ON c.id = w.content_id \
+         JOIN object_locations l ON l.content_id = w.content_id ORDER BY w.physical_key, l.backend_name"
+    )
+});
+
+/// One entry per content; the rows of one content are adjacent and differ in their copy.
+fn gather(rows: &[Row]) -> Result<Vec<CopyWork>, Error> {
+    let mut gathered: Vec<CopyWork> = Vec::new();
+    for row in rows.iter().filter(|row| row.opt_text("content_id").is_ok_and(|id| id.is_some())) {
+        let work = work_of(row)?;
+        if gathered.last().is_none_or(|last| last.content != work.content) {
+            gathered.push(work);
+        }
+        if let (Some(last), Some(copy)) = (gathered.last_mut(), copy_of(row)?) {
+            last.copies.push(copy);
+        }
+    }
+    Ok(gathered)
+}
+
+impl Catalog {
+    /// Contents with a copy on this backend, in the order of its physical keys after `after`, at most `limit`.
+    pub async fn contents_on(&self, name: &BackendName, after: &str, limit: usize) -> Result<Vec<CopyWork>, Error> {
+        gather(&self.read(&ON_BACKEND, params![name, after, limit]).await?)
+    }
+
+    /// Contents with too few copies that are due, those with the fewest copies first, or contents with too many; at
+    /// most `limit`. The second value is true while a review is under way.
+    pub async fn due_copy_work(&self, excess: bool, limit: usize) -> Result<(Vec<CopyWork>, bool), Error> {
+        let rows = self.read(&DUE, params![limit, i64::from(excess)]).await?;
+        let is_reviewing = rows.first().map(|row| row.opt_text("position")).transpose()?.flatten().is_some();
+        let due = gather(&rows)?;
+        Ok((due, is_reviewing))
+    }
+
+    /// Removes the work of a content that needs no copy any more; otherwise notes how many copies it has.
+    pub async fn settle_copy_work(&self, content: ContentId) -> Result<(), Error> {
+        let mut unit = Unit::new("settle_copy_work");
+        unit.lock(LockRank::Content, "SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);
+        settle(&mut unit, content);
+        self.write(unit).await.map(drop)
+    }
+
+    /// Postpones the work of a content after a failed attempt.
+    pub async fn postpone_copy_work(&self, content: ContentId, delay: Duration, why: &str) -> Result<(), Error> {
+        let mut unit = Unit::new("postpone_copy_work");
+        unit.run(
+            "UPDATE copy_work SET due = :now + $2, attempts = attempts + 1, last_error = $3 WHERE content_id = $1",
+            params![content, millis_of(delay), why],
+        );
+        self.write(unit).await.map(drop)
+    }
+
+    /// Makes all postponed work due, after backends or limits changed.
+    pub async fn hasten_copy_work(&self) -> Result<(), Error> {
+        let mut unit = Unit::new("hasten_copy_work");
+        unit.run("UPDATE copy_work SET due = :now WHERE due > :now", vec![]);
+        self.write(unit).await.map(drop)
+    }
+
+    /// Raises the factor of up to `limit` pieces of joined content to its own, and notes them as work. When no piece is
+    /// left, removes the work of the joined content and returns `false`.
+    pub async fn expand_copy_work(&self, joined: ContentId, limit: usize) -> Result<bool, Error> {
+        const LOWER: &str = "SELECT DISTINCT p.whole_id FROM content_parts p JOIN contents w ON w.id = p.whole_id \
+             JOIN contents j ON j.id = p.joined_id WHERE p.joined_id = $1 AND w.factor < j.factor LIMIT $2";
+        static NOTE: LazyLock<String> = LazyLock::new(|| note_work_of("id IN TEXTS($1)"));
+        let lower = self.read(LOWER, params![joined, limit]).await?;
+        let ids = lower.iter().map(|row| row.parse("whole_id")).collect::<Result<Vec<ContentId>, _>>()?;
+        let list = json(&ids);
+        let mut unit = Unit::new("expand_copy_work");
+        unit.lock(
+            LockRank::Content,
+            "SELECT id FROM contents WHERE id = $1 OR id IN TEXTS($2) ORDER BY id /*lock*/",
+            params![joined, &list],
+        );
+        unit.run(
+            "UPDATE contents SET factor = s.f FROM (SELECT factor AS f FROM contents WHERE id = $1) s \
+             WHERE id IN TEXTS($2) AND factor < s.f",
+            params![joined, &list],
+        );
+        unit.run(&NOTE, params![&list]);
+        if ids.is_empty() {
+            unit.run("DELETE FROM copy_work WHERE content_id = $1", params![joined]);
+        }
+        self.write(unit).await?;
+        Ok(!ids.is_empty())
+    }
+
+    /// Number of contents that wait for a copy or for the removal of one, counted up to `max`.
+    pub(super) async fn copy_work_depth(&self, max: u64) -> Result<u64, Error> {
+        const DEPTH: &str = "SELECT count(*) AS n FROM (SELECT 1 FROM copy_work LIMIT $1) AS waiting";
+        self.survey(DEPTH, params![max]).await?[0].size("n")
+    }
+}

@@ -1,0 +1,70 @@
+//! Checks the copies of a content before their number is changed.
+
+use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError};
+use s3o_model::content::Location;
+use s3o_model::copy_check::CopyState;
+
+use crate::{Engine, reread};
+
+impl Engine {
+    /// Checks copies that do not count although their backend takes writes: suspect ones, and those that were verified
+    /// before an operator accepted another store. Returns true if a copy counts again or became suspect.
+    pub async fn recheck_uncounted(&self, work: &CopyWork) -> Result<bool, CatalogError> {
+        let mut changed = false;
+        for copy in work.copies.iter().filter(|copy| !copy.counts && self.takes_writes(copy)) {
+            let Location { backend, physical_key } = &copy.location;
+            let is_good = if copy.is_present {
+                self.sharing.checker.check_copy(&copy.location, work.size_bytes).await
+            } else {
+                self.compare_digest(work, &copy.location).await
+            };
+            match is_good {
+                CopyState::Good => {
+                    self.catalog.confirm_copy(work.content, &copy.location).await?;
+                    tracing::info!(%backend, physical_key, "copy verified, it counts again");
+                    changed = true;
+                }
+                CopyState::Bad if copy.is_present => {
+                    changed |= self.catalog.suspect(work.content, &copy.location).await?;
+                }
+                CopyState::Bad | CopyState::Unclear => {}
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The copies, besides `removed`, that are on their backends now, with the right size. Each backend has the right
+    /// identity after its copy was probed. If only one copy shall remain, its bytes are read and compared.
+    pub async fn proven_copies(&self, work: &CopyWork, removed: &Location) -> Vec<Location> {
+        let mut proven = Vec::new();
+        for copy in work.copies.iter().filter(|copy| copy.counts && copy.location != *removed) {
+            let state = if work.factor == 1 {
+                self.compare_digest(work, &copy.location).await
+            } else {
+                self.sharing.checker.check_copy(&copy.location, work.size_bytes).await
+            };
+            if state == CopyState::Good && self.sharing.checker.has_right_identity(&copy.location.backend).await {
+                proven.push(copy.location.clone());
+            }
+        }
+        proven
+    }
+
+    fn takes_writes(&self, copy: &CountedLocation) -> bool {
+        let state = self.fleet.state(&copy.location.backend);
+        state.is_some_and(|state| state.frozen.is_none() && !state.draining)
+    }
+
+    /// Reads all bytes of a copy and compares their digests with those of the content.
+    async fn compare_digest(&self, work: &CopyWork, copy: &Location) -> CopyState {
+        let Some(backend) = self.fleet.get(&copy.backend) else { return CopyState::Unclear };
+        match reread(backend.as_ref(), &copy.physical_key, work.size_bytes, None).await {
+            Ok(digests) => {
+                let matches = work.md5.is_none_or(|md5| md5 == digests.md5)
+                    && work.sha256.is_none_or(|sha256| sha256 == digests.sha256);
+                if matches { CopyState::Good } else { CopyState::Bad }
+            }
+            Err(_) => CopyState::Unclear,
+        }
+    }
+}

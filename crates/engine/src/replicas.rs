@@ -1,0 +1,232 @@
+//! Writes another copy of existing content: reads a copy, compares its digest, and adds the new copy to the catalog.
+//!
+//! The intent precedes the bytes, as in every write. The digest is compared before the last chunk is sent, so that no
+//! backend stores wrong bytes under the key of a copy.
+
+use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
+use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError, Replica, ReplicaSource, StageReplica, Verdict};
+use s3o_model::cleanup::Reason;
+use s3o_model::content::Location;
+use s3o_model::ids::{IntentId, WriteId};
+use s3o_model::names::BackendName;
+use s3o_model::physical_key::replica_key;
+use s3o_model::placement::BackendView;
+
+use crate::body::{DigestedBody, Verify, digested};
+use crate::digest::Digests;
+use crate::write::{CopyResult, Staged, WriteCopy, late_after};
+use crate::{Engine, Error};
+
+/// What became of an attempt to write another copy.
+#[derive(Debug)]
+pub enum CopyOutcome {
+    /// The content has one more copy, at this location.
+    Copied(Location),
+    /// The content needs no copy any more, or it was deleted meanwhile.
+    NotNeeded,
+    /// No backend can take a copy now.
+    NoTarget,
+    /// No copy could be read.
+    NoSource(String),
+    /// The target or the catalog failed.
+    Failed(String),
+}
+
+impl Engine {
+    /// Writes another copy of a content, to the best backend that has none. Its copies are read in order until one has
+    /// the right digest; each attempt has its own intent and key.
+    ///
+    /// The copy may take longer than the worker that asked for it: it is finished even if the caller stops waiting.
+    pub async fn copy_content(&self, work: &CopyWork, reason: Reason, replaces: ReplicaSource) -> CopyOutcome {
+        let (engine, work) = (self.clone(), work.clone());
+        let copied = self.tasks.run(async move { Ok(engine.copy_to_best(&work, reason, replaces).await) }).await;
+        copied.unwrap_or_else(|error| CopyOutcome::Failed(error.to_string()))
+    }
+
+    async fn copy_to_best(&self, work: &CopyWork, reason: Reason, replaces: ReplicaSource) -> CopyOutcome {
+        let targets = match self.replica_targets(work).await {
+            Ok(targets) => targets,
+            Err(error) => return CopyOutcome::Failed(error.to_string()),
+        };
+        for target in targets {
+            match self.copy_to(work, &target, reason, &replaces).await {
+                // It is full or draining: the next backend may take the copy.
+                CopyOutcome::NoTarget => {}
+                outcome => return outcome,
+            }
+        }
+        CopyOutcome::NoTarget
+    }
+
+    async fn copy_to(
+        &self,
+        work: &CopyWork,
+        target: &SharedBackend,
+        reason: Reason,
+        replaces: &ReplicaSource,
+    ) -> CopyOutcome {
+        let mut why = "no copy is known".to_owned();
+        for copy in self.readable(work) {
+            match self.copy_from(work, &copy.location, target, (reason, replaces.clone())).await {
+                CopyOutcome::NoSource(error) => why = error,
+                outcome => return outcome,
+            }
+        }
+        CopyOutcome::NoSource(why)
+    }
+
+    async fn copy_from(
+        &self,
+        work: &CopyWork,
+        source: &Location,
+        target: &SharedBackend,
+        (reason, replaces): (Reason, ReplicaSource),
+    ) -> CopyOutcome {
+        let body = match self.open_source(source).await {
+            Ok(body) => body,
+            Err(error) => return CopyOutcome::NoSource(error),
+        };
+        let staged = match self.stage_replica(work, source, target, reason).await {
+            Ok(staged) => staged,
+            Err(CatalogError::Guard(Verdict::NotNeeded)) => return CopyOutcome::NotNeeded,
+            Err(CatalogError::Guard(Verdict::NoSpace | Verdict::Closed)) => return CopyOutcome::NoTarget,
+            Err(error) => return CopyOutcome::Failed(error.to_string()),
+        };
+        match self.transfer(work, body, &staged).await {
+            Ok(written) => self.commit_replica(work, staged, (source, written), replaces).await,
+            Err(error) => self.failed_transfer(work, source, staged, error).await,
+        }
+    }
+
+    async fn failed_transfer(
+        &self,
+        work: &CopyWork,
+        source: &Location,
+        staged: Staged,
+        error: BackendError,
+    ) -> CopyOutcome {
+        let late = late_after(&error, self.settings().late_write_window);
+        self.record_failed_write(&staged.place.backend, staged.size_bytes, &error);
+        self.drop_replica(staged, CopyResult::Failed(late)).await;
+        let BackendError::Body(error) = error else { return CopyOutcome::Failed(error.to_string()) };
+        if matches!(error, BodyError::Mismatch(_) | BodyError::Long { .. }) {
+            self.suspect(work.content, source).await;
+        }
+        CopyOutcome::NoSource(format!("{}: {error}", source.backend))
+    }
+
+    async fn open_source(&self, source: &Location) -> Result<ByteStream, String> {
+        let Location { backend: name, physical_key } = source;
+        let backend = self.fleet.get(name).ok_or_else(|| format!("{name}: the backend is not configured"))?;
+        backend.get(physical_key, None).await.map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// The backends for another copy, in order: those that take writes of this size and have no copy.
+    async fn replica_targets(&self, work: &CopyWork) -> Result<Vec<SharedBackend>, Error> {
+        let has_copy =
+            |name: &BackendName| work.copies.iter().any(|copy| copy.is_present && copy.location.backend == *name);
+        let views = self.placement_views().await?;
+        let free: Vec<BackendView> = views.into_iter().filter(|view| !has_copy(&view.name)).collect();
+        let names = self.place(&free, work.size_bytes);
+        Ok(names.iter().filter_map(|name| self.fleet.get(name)).cloned().collect())
+    }
+
+    async fn stage_replica(
+        &self,
+        work: &CopyWork,
+        source: &Location,
+        backend: &SharedBackend,
+        reason: Reason,
+    ) -> Result<Staged, CatalogError> {
+        let (id, name, size_bytes) = (self.ids.fresh(), backend.name(), work.size_bytes);
+        let physical_key = replica_key(&source.physical_key, id, self.name_style(name));
+        let stage = StageReplica {
+            intent: IntentId::new(id),
+            write: WriteId::new(id),
+            content: work.content,
+            target: Location { backend: name.clone(), physical_key },
+            size_bytes,
+            reason,
+            owner: self.instance,
+            lease: self.settings().lease,
+        };
+        let term = self.lease_term();
+        let until = self.counted(stage.write, self.catalog.stage_replica(&stage).await)?;
+        self.usage.add_reserved(name, size_bytes);
+        Ok(Staged {
+            id: stage.intent,
+            write: stage.write,
+            place: stage.target,
+            size_bytes,
+            object: None,
+            announced: true,
+            backend: backend.clone(),
+            lease: self.leases.hold(stage.intent, until, term),
+        })
+    }
+
+    /// The copies in the order to read them: present ones first, those behind an open circuit last.
+    fn readable<'a>(&self, work: &'a CopyWork) -> Vec<&'a CountedLocation> {
+        let mut copies: Vec<&CountedLocation> = work.copies.iter().collect();
+        copies.sort_by_key(|copy| (self.is_open(&copy.location.backend), !copy.is_present));
+        copies
+    }
+
+    /// Sends the bytes to the target and compares their digest. `Error::Body` means that the source failed.
+    async fn transfer(&self, work: &CopyWork, body: ByteStream, staged: &Staged) -> Result<Written, BackendError> {
+        let body = digested(body, work.size_bytes, None, compare(work), staged.lease.watch()).await?;
+        let DigestedBody { stream, digests } = body;
+        let written = self.send_copy(staged, stream).await?;
+        let digests = digests.ready().await.ok();
+        self.accept_copy(staged, written.clone(), digests.as_ref()).map(|_| written)
+    }
+
+    async fn commit_replica(
+        &self,
+        work: &CopyWork,
+        staged: Staged,
+        (source, written): (&Location, Written),
+        replaces: ReplicaSource,
+    ) -> CopyOutcome {
+        let replica = Replica {
+            intent: staged.id,
+            content: work.content,
+            backend: staged.place.backend.clone(),
+            backend_version: written.version_id.clone(),
+            source: source.clone(),
+            replaces,
+        };
+        let target = staged.place.clone();
+        let error = match self.catalog.commit_replica(&replica).await {
+            Ok(()) => {
+                self.metrics.ended(staged.write, "committed");
+                return CopyOutcome::Copied(target);
+            }
+            Err(error) => error,
+        };
+        let stored = CopyResult::Stored { backend_version: written.version_id };
+        let verdict = error.verdict();
+        let copies = [WriteCopy { staged, result: stored }];
+        match self.end_uncommitted_copy(&copies, error).await {
+            Ok(()) => CopyOutcome::Copied(target),
+            Err(_) if matches!(verdict, Some(Verdict::NotNeeded | Verdict::ResolveAgain)) => {
+                // The source was read and is good: a suspect one counts again.
+                match self.catalog.confirm_copy(work.content, source).await {
+                    Ok(()) => CopyOutcome::NotNeeded,
+                    Err(error) => CopyOutcome::Failed(error.to_string()),
+                }
+            }
+            Err(error) => CopyOutcome::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Compares the computed digests with those of the content.
+fn compare(work: &CopyWork) -> Verify {
+    let (md5, sha256) = (work.md5, work.sha256);
+    Box::new(move |digests: &Digests| {
+        let differs =
+            md5.is_some_and(|md5| md5 != digests.md5) || sha256.is_some_and(|sha256| sha256 != digests.sha256);
+        if differs { Err(BodyError::Mismatch("digest in the catalog")) } else { Ok(()) }
+    })
+}

@@ -1,0 +1,57 @@
+//! Section `replication`: how many copies each object has, and the workers that keep that number.
+
+use std::time::Duration;
+
+use super::read::Section;
+use super::{Config, ReplicationConfig};
+
+const INTERVAL: Duration = Duration::from_mins(5);
+/// Largest number of items in one tick.
+const BATCH_MAX: usize = 1000;
+/// No operator has more stores; a larger number is a mistake.
+const COPIES_MAX: usize = 100;
+
+pub(super) fn replication(section: Section<'_>) -> ReplicationConfig {
+    section.not_built(&["unhealthy_after"]);
+    let replication = ReplicationConfig {
+        factor: section.count_up_to("factor", 1, COPIES_MAX),
+        write_copies: section.count_up_to("write_copies", 1, COPIES_MAX),
+        write_copies_min: section.count_up_to("write_copies_min", 1, COPIES_MAX),
+        interval: section.duration("interval", INTERVAL),
+        over_replication_interval: section.duration("over_replication_interval", INTERVAL),
+        batch_size: section.count_up_to("batch_size", 1000, BATCH_MAX),
+        concurrency: section.count("concurrency", 8),
+    };
+    section.finish();
+    replication
+}
+
+/// Reports numbers of copies that contradict each other or the configured backends.
+pub(super) fn check(root: &Section<'_>, config: &Config) {
+    let ReplicationConfig { factor, write_copies, write_copies_min, .. } = config.replication;
+    let section = root.section("replication");
+    let backends = root.list("backends").len();
+    if factor > backends {
+        section.fault("factor", format!("{factor} copies need as many backends, {backends} are configured"));
+    }
+    if write_copies > factor {
+        section.fault("write_copies", format!("{write_copies} is more than replication.factor, use at most {factor}"));
+    }
+    if write_copies_min > write_copies {
+        section.fault(
+            "write_copies_min",
+            format!("{write_copies_min} is more than write_copies, use at most {write_copies}"),
+        );
+    }
+    if write_copies > 1 && !config.intents.enabled {
+        section.fault("write_copies", format!("{write_copies} copies need write_path.pending_intents.enabled: true"));
+    }
+    for entry in root.list("buckets") {
+        if let Some(factor) = entry.text("replication_factor").and_then(|text| text.parse::<usize>().ok())
+            && factor > backends
+        {
+            let message = format!("{factor} copies need as many backends, {backends} are configured");
+            entry.fault("replication_factor", message);
+        }
+    }
+}

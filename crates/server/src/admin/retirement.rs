@@ -1,0 +1,86 @@
+//! Drains, undrains and removes backends.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use s3o_workers::{DrainView, RetirementRefused};
+use serde::Serialize;
+
+use super::AdminState;
+use super::audit::AdminRequestId;
+use super::error::AdminError;
+use crate::audit::Cause;
+
+/// A backend that s3o no longer uses.
+#[derive(Debug, Serialize)]
+pub struct BackendRemoved {
+    backend: String,
+    removed: bool,
+}
+
+impl From<RetirementRefused> for AdminError {
+    fn from(refused: RetirementRefused) -> Self {
+        match refused {
+            RetirementRefused::NoSuchBackend => {
+                Self::new(StatusCode::NOT_FOUND, "no_such_backend", "no configured backend has this name")
+            }
+            RetirementRefused::TooFewRemain => Self::new(
+                StatusCode::CONFLICT,
+                "too_few_backends",
+                "fewer backends than the replication factor would remain: add a backend or lower the factor first",
+            ),
+            RetirementRefused::NotEmpty(held) => {
+                let message = format!(
+                    "the backend still holds {} copies, {} writes under way, {} queued deletes and {} dead letters: \
+                     drain it first",
+                    held.locations, held.intents, held.cleanups, held.dead_letters
+                );
+                Self::new(StatusCode::CONFLICT, "not_empty", message)
+            }
+            RetirementRefused::Failed(error) => error.into(),
+        }
+    }
+}
+
+/// `POST /admin/api/backends/{name}/drain`.
+pub async fn drain(
+    State(state): State<Arc<AdminState>>,
+    Extension(AdminRequestId(id)): Extension<AdminRequestId>,
+    Path(backend): Path<String>,
+) -> Result<Json<DrainView>, AdminError> {
+    let view = state.retirement.drain(&backend).await?;
+    state.audit.backend_changed("drain.started", &backend, Cause::Request(&id));
+    Ok(Json(view))
+}
+
+/// `DELETE /admin/api/backends/{name}/drain`.
+pub async fn undrain(
+    State(state): State<Arc<AdminState>>,
+    Extension(AdminRequestId(id)): Extension<AdminRequestId>,
+    Path(backend): Path<String>,
+) -> Result<Json<DrainView>, AdminError> {
+    let view = state.retirement.undrain(&backend).await?;
+    state.audit.backend_changed("drain.cancelled", &backend, Cause::Request(&id));
+    Ok(Json(view))
+}
+
+/// `GET /admin/api/backends/{name}/drain`.
+pub async fn show(
+    State(state): State<Arc<AdminState>>,
+    Path(backend): Path<String>,
+) -> Result<Json<DrainView>, AdminError> {
+    Ok(Json(state.retirement.show(&backend).await?))
+}
+
+/// `DELETE /admin/api/backends/{name}`.
+pub async fn remove(
+    State(state): State<Arc<AdminState>>,
+    Extension(AdminRequestId(id)): Extension<AdminRequestId>,
+    Path(backend): Path<String>,
+) -> Result<Json<BackendRemoved>, AdminError> {
+    state.retirement.remove(&backend).await?;
+    state.audit.backend_changed("backend.removed", &backend, Cause::Request(&id));
+    Ok(Json(BackendRemoved { backend, removed: true }))
+}

@@ -1,0 +1,167 @@
+//! Removes copies that contents do not need, from the fullest backend first. The copies that stay are probed before.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use s3o_catalog::{Catalog, CopyWork, CountedLocation, Error as CatalogError, RemoveCopy, Verdict};
+use s3o_engine::Engine;
+use s3o_model::cleanup::Reason;
+use s3o_model::names::BackendName;
+use s3o_model::quota::QuotaUsage;
+use tokio::sync::Notify;
+
+use crate::replicator::CopySettings;
+use crate::{Error, Event, Report, Worker};
+
+/// Delay of a content whose other copies could not be proven.
+const RETRY: std::time::Duration = std::time::Duration::from_mins(5);
+
+/// Removes excess copies.
+pub struct OverReplicationWorker {
+    /// The queue of work.
+    pub catalog: Arc<Catalog>,
+    /// Probes the copies that stay.
+    pub engine: Engine,
+    /// Bounds, replaced on reload together with the worker.
+    pub settings: CopySettings,
+    /// Wakes the cleanup worker.
+    pub cleanup_wakeup: Arc<Notify>,
+}
+
+#[async_trait]
+impl Worker for OverReplicationWorker {
+    fn name(&self) -> &'static str {
+        "over_replication"
+    }
+
+    async fn tick(&self, report: &mut Report) -> Result<(), Error> {
+        let (due, _) = self.catalog.due_copy_work(true, self.settings.batch_size).await?;
+        if due.is_empty() {
+            return Ok(());
+        }
+        let usage = self.catalog.quota_usage().await?;
+        let is_full = due.len() >= self.settings.batch_size;
+        let mut removed = 0;
+        for work in due {
+            removed += u64::from(self.remove_one(&work, &usage, report).await?);
+        }
+        if removed > 0 {
+            self.cleanup_wakeup.notify_one();
+        }
+        report.more = is_full && removed > 0;
+        Ok(())
+    }
+}
+
+impl OverReplicationWorker {
+    /// Removes one copy of a content with too many; true if it was removed.
+    async fn remove_one(&self, work: &CopyWork, usage: &[QuotaUsage], report: &mut Report) -> Result<bool, Error> {
+        let victim = victim(work, usage).filter(|_| !work.is_gone && work.counting() > work.factor);
+        let Some(victim) = victim else {
+            self.catalog.settle_copy_work(work.content).await?;
+            return Ok(false);
+        };
+        let copy = victim.location.clone();
+        let remove = RemoveCopy {
+            content: work.content,
+            kept: self.engine.proven_copies(work, &copy).await,
+            copy,
+            reason: Reason::Replication,
+            grace: self.settings.reader_grace,
+        };
+        match self.catalog.remove_copy(&remove).await {
+            Ok(()) => {
+                report.count("removed", 1);
+                let (backend, physical_key) = (&remove.copy.backend, &remove.copy.physical_key);
+                let event = Event::new("over_replication.removed").at(backend, physical_key, work.size_bytes);
+                report.events.push(event.with("content", work.content.to_string()));
+                Ok(true)
+            }
+            Err(CatalogError::Guard(Verdict::NotNeeded)) => {
+                report.count("unproven", 1);
+                self.catalog.postpone_copy_work(work.content, RETRY, "too few copies could be probed").await?;
+                Ok(false)
+            }
+            Err(CatalogError::Guard(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The copy to remove: the one on the fullest backend; among equals, the one that was verified longest ago.
+fn victim<'a>(work: &'a CopyWork, usage: &[QuotaUsage]) -> Option<&'a CountedLocation> {
+    let counting = work.copies.iter().filter(|copy| copy.counts);
+    counting.max_by(|one, other| {
+        let fill = |copy: &CountedLocation| used_share(usage, &copy.location.backend);
+        fill(one).total_cmp(&fill(other)).then(other.verified_at.cmp(&one.verified_at))
+    })
+}
+
+/// Used share of a backend's quota. A backend without one counts by its bytes, as large as the largest quota.
+fn used_share(usage: &[QuotaUsage], name: &BackendName) -> f64 {
+    let largest = usage.iter().filter_map(|usage| usage.limit_bytes).max().unwrap_or(u64::MAX);
+    let of = usage.iter().find(|usage| usage.backend == *name);
+    of.map_or(0.0, |usage| ratio(usage.used_bytes, usage.limit_bytes.unwrap_or(largest)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shares are compared, not added up")]
+fn ratio(used: u64, limit: u64) -> f64 {
+    used as f64 / limit.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use s3o_catalog::{CopyWork, CountedLocation};
+    use s3o_model::clock::Timestamp;
+    use s3o_model::content::Location;
+    use s3o_model::ids::ContentId;
+    use s3o_model::quota::QuotaUsage;
+
+    use super::victim;
+
+    fn usage(name: &str, used_bytes: u64, limit_bytes: Option<u64>) -> QuotaUsage {
+        let backend = name.parse().expect("valid");
+        QuotaUsage { backend, limit_bytes, used_bytes, orphan_bytes: 0, reserved_bytes: 0 }
+    }
+
+    fn copy(name: &str, verified_at: i64) -> CountedLocation {
+        let location = Location { backend: name.parse().expect("valid"), physical_key: "b/k~1".to_owned() };
+        let verified_at = Some(Timestamp::from_millis(verified_at));
+        CountedLocation { location, counts: true, is_present: true, verified_at }
+    }
+
+    fn chosen(copies: Vec<CountedLocation>, usage: &[QuotaUsage]) -> String {
+        let work = CopyWork {
+            content: ContentId::last_of(Timestamp::from_millis(0)),
+            size_bytes: 1,
+            factor: 1,
+            md5: None,
+            sha256: None,
+            attempts: 0,
+            is_joined: false,
+            is_gone: false,
+            copies,
+        };
+        victim(&work, usage).expect("a copy").location.backend.to_string()
+    }
+
+    #[test]
+    fn copy_on_the_fullest_backend_is_removed() {
+        let usage = [usage("small", 60, Some(100)), usage("large", 500, Some(1000)), usage("free", 550, None)];
+        assert_eq!(chosen(vec![copy("small", 1), copy("large", 1), copy("free", 1)], &usage), "small");
+        assert_eq!(chosen(vec![copy("large", 1), copy("free", 1)], &usage), "free");
+    }
+
+    #[test]
+    fn among_equals_the_copy_verified_longest_ago_is_removed() {
+        let usage = [usage("a", 10, Some(100)), usage("b", 10, Some(100))];
+        assert_eq!(chosen(vec![copy("a", 2), copy("b", 1)], &usage), "b");
+        assert_eq!(chosen(vec![copy("a", 1), copy("b", 2)], &usage), "a");
+    }
+
+    #[test]
+    fn copy_that_does_not_count_is_not_chosen() {
+        let uncounted = CountedLocation { counts: false, ..copy("a", 1) };
+        assert_eq!(chosen(vec![uncounted, copy("b", 2)], &[usage("a", 99, Some(100)), usage("b", 1, None)]), "b");
+    }
+}

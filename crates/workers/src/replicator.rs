@@ -1,0 +1,135 @@
+//! Writes the copies that contents lack, those with the fewest copies first.
+//!
+//! The work is a queue in the catalog. Its rows are written by units that leave a content with too few copies, and by
+//! the review that follows a change of a factor or of a backend's state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use s3o_catalog::{Catalog, CopyWork, ReplicaSource};
+use s3o_engine::{CopyOutcome, Engine};
+use s3o_model::backoff::Backoff;
+use s3o_model::cleanup::Reason;
+use s3o_model::content::Location;
+use tokio::sync::Notify;
+
+use crate::{Error, Event, Report, Worker};
+
+/// Number of pieces of joined content, or contents of a review, in one step.
+const STEP: usize = 1000;
+/// The review waits while this many contents wait for copies.
+const AHEAD_MAX: u64 = 10_000;
+/// Delay of a content after a failed attempt.
+const RETRY: Backoff = Backoff { min: Duration::from_mins(1), max: Duration::from_hours(1) };
+
+/// Bounds of the workers that write and remove copies; a reload replaces them.
+#[derive(Debug, Clone, Copy)]
+pub struct CopySettings {
+    /// Number of contents in one tick.
+    pub batch_size: usize,
+    /// Number of copies that are written at a time.
+    pub concurrency: usize,
+    /// How long the bytes of a removed copy stay for its readers.
+    pub reader_grace: Duration,
+}
+
+/// Brings every content to its factor.
+pub struct ReplicatorWorker {
+    /// The queue of work.
+    pub catalog: Arc<Catalog>,
+    /// Writes the copies.
+    pub engine: Engine,
+    /// Bounds, replaced on reload together with the worker.
+    pub settings: CopySettings,
+    /// Wakes the cleanup worker.
+    pub cleanup_wakeup: Arc<Notify>,
+}
+
+/// Result of the work on one content.
+enum Replicated {
+    /// The content has as many copies as it needs, or is gone.
+    Settled,
+    /// Pieces of joined content were noted as work.
+    Expanded,
+    Copied(Location),
+    Postponed(&'static str, String),
+}
+
+#[async_trait]
+impl Worker for ReplicatorWorker {
+    fn name(&self) -> &'static str {
+        "replicator"
+    }
+
+    async fn tick(&self, report: &mut Report) -> Result<(), Error> {
+        let (due, is_reviewing) = self.catalog.due_copy_work(false, self.settings.batch_size).await?;
+        let is_full = due.len() >= self.settings.batch_size;
+        let work: Vec<_> = due.into_iter().map(|work| self.boxed_work(work)).collect();
+        let mut done = futures_util::stream::iter(work).buffer_unordered(self.settings.concurrency.max(1));
+        let mut progressed = false;
+        while let Some((work, result)) = done.next().await {
+            progressed |= self.record(&work, result?, report).await?;
+        }
+        if !report.items.is_empty() {
+            self.cleanup_wakeup.notify_one();
+        }
+        let reviewed = is_reviewing && self.catalog.review_copies(STEP, AHEAD_MAX).await?;
+        report.more = (is_full && progressed) || reviewed;
+        Ok(())
+    }
+}
+
+impl ReplicatorWorker {
+    fn boxed_work(&self, work: CopyWork) -> BoxFuture<'_, (CopyWork, Result<Replicated, Error>)> {
+        Box::pin(async move {
+            let result = self.replicate(&work).await;
+            (work, result)
+        })
+    }
+
+    async fn replicate(&self, work: &CopyWork) -> Result<Replicated, Error> {
+        if work.is_joined && !work.is_gone {
+            let expanded = self.catalog.expand_copy_work(work.content, STEP).await?;
+            return Ok(if expanded { Replicated::Expanded } else { Replicated::Settled });
+        }
+        let is_enough = work.is_gone || work.counting() >= work.factor;
+        if is_enough || self.engine.recheck_uncounted(work).await? {
+            self.catalog.settle_copy_work(work.content).await?;
+            return Ok(Replicated::Settled);
+        }
+        Ok(match self.engine.copy_content(work, Reason::Replication, ReplicaSource::Nothing).await {
+            CopyOutcome::Copied(location) => Replicated::Copied(location),
+            CopyOutcome::NotNeeded => {
+                self.catalog.settle_copy_work(work.content).await?;
+                Replicated::Settled
+            }
+            CopyOutcome::NoTarget => Replicated::Postponed("no_target", "no backend can take another copy".to_owned()),
+            CopyOutcome::NoSource(why) => Replicated::Postponed("unreadable", why),
+            CopyOutcome::Failed(why) => Replicated::Postponed("failed", why),
+        })
+    }
+
+    /// Counts a result and postpones the work that failed; true if the queue became shorter or longer.
+    async fn record(&self, work: &CopyWork, result: Replicated, report: &mut Report) -> Result<bool, Error> {
+        match result {
+            Replicated::Settled => report.count("settled", 1),
+            Replicated::Expanded => report.count("expanded", 1),
+            Replicated::Copied(Location { backend, physical_key }) => {
+                report.count("copied", 1);
+                let event = Event::new("replication.copied").at(&backend, &physical_key, work.size_bytes);
+                report.events.push(event.with("content", work.content.to_string()));
+            }
+            Replicated::Postponed(outcome, why) => {
+                report.count(outcome, 1);
+                tracing::info!(content = %work.content, reason = why, "copy not written, retrying later");
+                let delay = RETRY.delay(work.attempts.saturating_add(1), 1.0);
+                self.catalog.postpone_copy_work(work.content, delay, &why).await?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
