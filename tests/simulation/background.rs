@@ -6,6 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use s3o_catalog::Catalog;
 use s3o_model::ids::{ClaimToken, IdSource};
+use s3o_model::names::BackendName;
 use s3o_tests::environment::TestBackend;
 use s3o_tests::invariants::tick;
 use s3o_workers::{ExpiryWorker, IdentityWorker, Report, Worker};
@@ -56,6 +57,23 @@ pub async fn expire_elsewhere(catalog: Arc<Catalog>, ids: IdSource, mut rng: Rng
             let removed = catalog.remove_claimed(token).await;
             journal.count("expiry worker was slow");
             journal.record(format_args!("slow expiry worker removed {removed:?}"));
+        }
+    }
+}
+
+/// Drains that start and stop, and factors that change.
+pub async fn change_copies(catalog: Arc<Catalog>, names: Vec<BackendName>, mut rng: Rng, journal: Journal) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(rng.u64(100..3_000))).await;
+        let name = &names[rng.usize(..names.len())];
+        let (what, changed) = match rng.u8(..4) {
+            0 => ("factor changed", catalog.set_factors(rng.usize(1..=2), &[]).await.is_ok_and(|changed| changed)),
+            1 => ("drain started", catalog.start_drain(name, &names).await.is_ok()),
+            _ => ("drain stopped", catalog.stop_drain(name).await.is_ok()),
+        };
+        if changed {
+            journal.count(what);
+            journal.record(format_args!("{what}: {name}"));
         }
     }
 }

@@ -37,6 +37,14 @@ impl Simulation {
         self.check_illegal_deletes();
     }
 
+    /// Ends all drains and sets the configured factor, so that every content gets its copies.
+    async fn restore_copies(&self, process: &SimulatedProcess) {
+        for backend in &self.environment.backends {
+            process.catalog.stop_drain(&backend.name()).await.expect("stopped");
+        }
+        process.catalog.set_factors(self.environment.settings.copies, &[]).await.expect("set");
+    }
+
     fn check_illegal_deletes(&self) {
         let illegal = self.illegal_deletes.all();
         assert!(illegal.is_empty(), "{illegal:#?}");
@@ -53,6 +61,7 @@ impl Simulation {
         while !process.engine.retry_unanswered().await {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
+        self.restore_copies(process).await;
         self.check_counters(process, left_intents).await;
         self.context.ledger().lose_all();
         while !process.process.identity.attach().await {
@@ -82,7 +91,7 @@ impl Simulation {
     }
 
     pub(super) async fn count_intents(&self, process: &SimulatedProcess) -> u64 {
-        process.rows("SELECT count(*) AS n FROM pending_objects").await[0].size("n").expect("a number")
+        process.rows("SELECT count(DISTINCT write_id) AS n FROM pending_objects").await[0].size("n").expect("a number")
     }
 
     /// Counts contents that several objects share.

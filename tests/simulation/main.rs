@@ -49,6 +49,15 @@ const OUTCOMES: [&str; 10] = [
 ];
 /// Dedup events; each must occur in every shard.
 const DEDUP: [&str; 2] = ["content pinned", "content kept once"];
+/// Changes of the number of copies; each must occur in every shard.
+const COPIES: [&str; 6] = [
+    "factor changed",
+    "drain started",
+    "replicator copied",
+    "over_replication removed",
+    "drain moved",
+    "drain removed",
+];
 const SEEDS_PER_SHARD: u64 = 500;
 const SEEDS_ON_POSTGRESQL: u64 = 40;
 const OPERATIONS_MIN: u64 = 200;
@@ -89,8 +98,13 @@ fn shard(number: u64) {
         counts.absorb(&check_seed(seed, None));
     }
     println!("seeds {first} to {}:\n{counts}", first + SEEDS_PER_SHARD - 1);
-    let missing: Vec<_> =
-        FAULT_KINDS.into_iter().chain(OUTCOMES).chain(DEDUP).filter(|kind| counts.of(kind) == 0).collect();
+    let missing: Vec<_> = FAULT_KINDS
+        .into_iter()
+        .chain(OUTCOMES)
+        .chain(DEDUP)
+        .chain(COPIES)
+        .filter(|kind| counts.of(kind) == 0)
+        .collect();
     assert!(missing.is_empty(), "these never occurred: {missing:?}");
 }
 

@@ -8,12 +8,14 @@ use parking_lot::Mutex;
 use s3o_cache::CacheSettings;
 use s3o_model::entropy::SeededEntropy;
 use s3o_tests::database::BlockingDatabase;
-use s3o_tests::environment::{Environment, ProcessSettings};
+use s3o_tests::environment::{Environment, ProcessSettings, TestBackend};
 use s3o_tests::harness::Harness;
 use tokio::runtime::Builder;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::background::{EnvironmentChanges, attach_until_all, expire_elsewhere, tick_and_record, tick_at_random};
+use crate::background::{
+    EnvironmentChanges, attach_until_all, change_copies, expire_elsewhere, tick_and_record, tick_at_random,
+};
 use crate::client::{ClientContext, ClientState, SimulatedClient};
 use crate::clock::SimulatedClock;
 use crate::fault_schedule::FaultSchedule;
@@ -74,7 +76,8 @@ impl Simulation {
         let mut rng = Rng::with_seed(seed);
         let has_big = rng.u8(..8) == 0;
         // With two small backends, writes are refused for lack of space.
-        let far_bytes = (!has_big && rng.u8(..4) == 0).then_some(SMALL_BACKEND_BYTES);
+        let copies = if rng.u8(..3) == 0 { 2 } else { 1 };
+        let far_bytes = (!has_big && copies == 1 && rng.u8(..4) == 0).then_some(SMALL_BACKEND_BYTES);
         let dedup = rng.bool();
         let context = ClientContext {
             ledger: Mutex::new(ClientLedger::new(clock.clone())),
@@ -88,15 +91,14 @@ impl Simulation {
         let state = |number| ClientState { number, rng: rng.fork(), uploads: Vec::new() };
         let clients = (0..CLIENTS).map(state).map(|state| Arc::new(Mutex::new(state))).collect();
         let schedule = Arc::new(FaultSchedule::new(rng.fork(), journal.clone()));
-        // Small batches, so that several are claimed at the same time.
-        let settings = ProcessSettings { stuck_after: STUCK_AFTER, cleanup_batch: 4, ..ProcessSettings::default() };
         // With 5 MiB bodies, parts of a thousand bytes would be thousands of calls.
         let far_put_max = if has_big { u64::MAX } else { PUT_BYTES_MAX };
         let environment = Environment::with_clock(clock.clone(), Arc::new(SeededEntropy::new(rng.u64(..))))
             .with_backend("near", u64::MAX, Some(SMALL_BACKEND_BYTES))
-            .with_backend("far", far_put_max, far_bytes)
+            .with_backend("far", far_put_max, far_bytes);
+        let environment = with_spare(environment, copies)
+            .with_settings(settings(copies))
             .with_dedup(dedup)
-            .with_settings(settings)
             .with_cache((seed % 2 == 1).then_some(CACHE))
             .on_database(database);
         Self {
@@ -196,6 +198,11 @@ impl Simulation {
         }
         let (catalog, ids) = (process.catalog.clone(), process.process.ids().clone());
         background.spawn(expire_elsewhere(catalog, ids, self.rng.fork(), self.journal.clone()));
+        if self.environment.settings.copies > 1 {
+            let names = self.environment.backends.iter().map(TestBackend::name).collect();
+            let catalog = process.catalog.clone();
+            background.spawn(change_copies(catalog, names, self.rng.fork(), self.journal.clone()));
+        }
         let changes = EnvironmentChanges {
             clock: self.environment.clock.clone(),
             backends: self.environment.backends.clone(),
@@ -214,6 +221,16 @@ impl Simulation {
         };
         self.clients.iter().map(|state| client(state).work()).collect()
     }
+}
+
+/// Small batches, so that several are claimed at the same time.
+fn settings(copies: usize) -> ProcessSettings {
+    ProcessSettings { stuck_after: STUCK_AFTER, cleanup_batch: 4, copies, ..ProcessSettings::default() }
+}
+
+/// With several copies, there is a third backend: the first one is soon full.
+fn with_spare(environment: Environment<SimulatedClock>, copies: usize) -> Environment<SimulatedClock> {
+    if copies == 1 { environment } else { environment.with_backend("spare", u64::MAX, None) }
 }
 
 /// A panic in a task is a panic of the run.

@@ -146,7 +146,7 @@ impl<C: Clock + 'static> Environment<C> {
     /// Configures dedup for the one bucket.
     #[must_use]
     pub fn with_dedup(self, dedup: bool) -> Self {
-        let settings = BucketSettings { dedup, ..BucketSettings::default() };
+        let settings = BucketSettings { dedup, factor: self.settings.copies, ..BucketSettings::default() };
         self.configured.replace([(bucket(), settings)].into_iter().collect());
         self
     }

@@ -23,8 +23,10 @@ pub struct SharedBackendState {
     pub name: BackendName,
     /// When its drain began; `None` if it is not draining.
     pub draining_since: Option<Timestamp>,
-    /// When an operator removed it; a configuration that still names it is ignored.
-    pub removed_at: Option<Timestamp>,
+    /// True if an operator removed it, or is removing it; a configuration that still names it is ignored.
+    pub removed: bool,
+    /// True if an instance recorded another store there, and no operator dismissed that.
+    pub disputed: bool,
 }
 
 /// What a backend still holds.
@@ -63,8 +65,12 @@ const ENOUGH_REMAIN: &str = "SELECT 1 WHERE (SELECT count(*) FROM backends WHERE
 
 const LOCK: &str = "SELECT name FROM backends WHERE name = $1 /*lock*/";
 
-/// True if no row names bytes on backend `$1`.
-const EMPTY: &str = "NOT EXISTS (SELECT 1 FROM object_locations WHERE backend_name = $1) \
+/// The same for a backend that is not being removed.
+const LOCK_IN_USE: &str = "SELECT name FROM backends WHERE name = $1 AND removing_since IS NULL /*lock*/";
+
+/// Returns a row if no row names bytes on backend `$1`.
+const IF_EMPTY: &str = "SELECT name FROM backends WHERE name = $1 \
+     AND NOT EXISTS (SELECT 1 FROM object_locations WHERE backend_name = $1) \
      AND NOT EXISTS (SELECT 1 FROM pending_objects WHERE backend_name = $1) \
      AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1) \
      AND NOT EXISTS (SELECT 1 FROM cleanup_dlq WHERE backend_name = $1)";
@@ -72,7 +78,10 @@ const EMPTY: &str = "NOT EXISTS (SELECT 1 FROM object_locations WHERE backend_na
 impl Catalog {
     /// States of all backends that were ever attached, by name.
     pub async fn backend_states(&self) -> Result<Vec<SharedBackendState>, Error> {
-        const STATES: &str = "SELECT name, draining, draining_since, removed_at FROM backends ORDER BY name";
+        const STATES: &str = "SELECT name, draining, draining_since, removing_since, \
+             CASE WHEN EXISTS (SELECT 1 FROM identity_records WHERE backend_name = name AND reason IS NOT NULL \
+             AND coalesce(dismissed_hash, '') <> hash AND lease_until > :now) THEN 1 ELSE 0 END AS disputed \
+             FROM backends ORDER BY name";
         let rows = self.survey(STATES, vec![]).await?;
         let state = |row: &crate::unit::Row| {
             let draining = row.int("draining")? == 1;
@@ -80,7 +89,8 @@ impl Catalog {
             Ok(SharedBackendState {
                 name: row.parse("name")?,
                 draining_since: draining.then_some(since),
-                removed_at: row.opt_time("removed_at")?,
+                removed: row.opt_int("removing_since")?.is_some(),
+                disputed: row.int("disputed")? == 1,
             })
         };
         rows.iter().map(state).collect()
@@ -93,11 +103,14 @@ impl Catalog {
     }
 
     /// Starts to drain a backend: no instance writes there any more, and its copies no longer count. Fails as
-    /// `PreconditionFailed` if fewer of the `configured` backends remain than the highest factor.
+    /// `PreconditionFailed` if fewer of the `configured` backends remain than the highest factor, `Closed` if it is
+    /// being removed.
     pub async fn start_drain(&self, name: &BackendName, configured: &[BackendName]) -> Result<(), Error> {
         self.announce_change(name).await?;
         let mut unit = Unit::new("start_drain");
-        unit.at(LockRank::Backend).one(LOCK, params![name], Verdict::NoSuchObject);
+        // One at a time: two drains that do not see each other could leave too few backends.
+        unit.lock(LockRank::Bucket, "SELECT only_row FROM cluster /*lock*/", vec![]);
+        unit.at(LockRank::Backend).one(LOCK_IN_USE, params![name], Verdict::Closed);
         unit.one(ENOUGH_REMAIN, params![name, json(&configured)], Verdict::PreconditionFailed);
         unit.run(
             "UPDATE backends SET draining = 1, draining_since = :now WHERE name = $1 AND draining = 0",
@@ -106,10 +119,10 @@ impl Catalog {
         self.change_backend(name, unit).await
     }
 
-    /// Stops a drain: the backend takes writes again, and its copies count.
+    /// Stops a drain: the backend takes writes again, and its copies count. Fails as `Closed` if it is being removed.
     pub async fn stop_drain(&self, name: &BackendName) -> Result<(), Error> {
         let mut unit = Unit::new("stop_drain");
-        unit.at(LockRank::Backend).one(LOCK, params![name], Verdict::NoSuchObject);
+        unit.at(LockRank::Backend).one(LOCK_IN_USE, params![name], Verdict::Closed);
         unit.run("UPDATE backends SET draining = 0, draining_since = NULL WHERE name = $1", params![name]);
         self.change_backend(name, unit).await
     }
@@ -130,13 +143,11 @@ impl Catalog {
     /// Begins to remove a backend that holds nothing: from now on, no instance writes there, marks included. Fails as
     /// `NotEmpty` if a row names bytes there.
     pub async fn begin_removal(&self, name: &BackendName) -> Result<(), Error> {
-        static IF_EMPTY: std::sync::LazyLock<String> =
-            std::sync::LazyLock::new(|| format!("SELECT name FROM backends WHERE name = $1 AND {EMPTY}"));
         self.announce_change(name).await?;
         let mut unit = Unit::new("begin_removal");
         // Locked, then counted: an intent that was staged before is seen, and none is staged later.
         unit.at(LockRank::Backend).one(LOCK, params![name], Verdict::NoSuchObject);
-        unit.one(&IF_EMPTY, params![name], Verdict::NotEmpty);
+        unit.one(IF_EMPTY, params![name], Verdict::NotEmpty);
         unit.run(
             "UPDATE backends SET removing_since = coalesce(removing_since, :now), next_mark = NULL WHERE name = $1",
             params![name],
@@ -144,10 +155,12 @@ impl Catalog {
         self.change_backend(name, unit).await
     }
 
-    /// Ends the removal of a backend: its own objects are deleted from the store, and its quota rows are deleted here.
+    /// Ends the removal of a backend whose own objects were deleted from the store. Fails as `NotEmpty` if a row names
+    /// bytes there: a write without an intent may have ended since.
     pub async fn finish_removal(&self, name: &BackendName) -> Result<(), Error> {
         let mut unit = Unit::new("finish_removal");
         unit.at(LockRank::Backend).one(LOCK, params![name], Verdict::NoSuchObject);
+        unit.one(IF_EMPTY, params![name], Verdict::NotEmpty);
         unit.one(
             "UPDATE backends SET removed_at = :now, draining = 0, draining_since = NULL, mark = NULL, \
              next_mark = NULL, mark_sequence = 0, next_sequence = 0, past_marks = '[]' \
@@ -155,7 +168,6 @@ impl Catalog {
             params![name],
             Verdict::RunAgain,
         );
-        unit.run("DELETE FROM backend_quotas WHERE backend_name = $1", params![name]);
         unit.run("DELETE FROM identity_records WHERE backend_name = $1", params![name]);
         self.write(unit).await.map(drop)
     }

@@ -31,13 +31,14 @@ impl Catalog {
         self.find(SQL, params![name], |rows| !rows.is_empty()).await?.first().map(bucket).transpose()
     }
 
-    /// Creates a bucket; `false` if it exists.
-    pub async fn create_bucket(&self, name: &BucketName) -> Result<bool, Error> {
+    /// Creates a bucket; `false` if it exists. Without a factor it has that of the cluster.
+    pub async fn create_bucket(&self, name: &BucketName, factor: Option<usize>) -> Result<bool, Error> {
         let mut unit = Unit::new("create_bucket");
         unit.run(
             "INSERT INTO buckets (name, created_at, factor) \
-             VALUES ($1, :now, coalesce((SELECT factor FROM cluster), 1)) ON CONFLICT (name) DO NOTHING",
-            params![name],
+             VALUES ($1, :now, coalesce(CAST($2 AS BIGINT), (SELECT factor FROM cluster), 1)) \
+             ON CONFLICT (name) DO NOTHING",
+            params![name, factor],
         );
         Ok(self.write(unit).await?[0].changed == 1)
     }

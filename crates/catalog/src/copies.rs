@@ -51,7 +51,8 @@ pub(crate) fn note_work_of(chosen: &str) -> String {
          SELECT w.id, w.n, CASE WHEN w.n > w.factor THEN 1 ELSE 0 END, :now, :now \
          FROM (SELECT id, kind, factor, {copies} AS n FROM contents WHERE {chosen} AND state = 'live') w \
          WHERE w.kind = 'joined' OR w.n <> w.factor \
-         ON CONFLICT (content_id) DO UPDATE SET copies = excluded.copies, excess = excluded.excess"
+         ON CONFLICT (content_id) DO UPDATE SET copies = excluded.copies, excess = excluded.excess, \
+         due = CASE WHEN copy_work.excess = excluded.excess THEN copy_work.due ELSE excluded.due END"
     )
 }
 

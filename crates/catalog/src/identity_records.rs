@@ -75,13 +75,6 @@ impl Catalog {
         self.read(LIVE, params![backend]).await?.iter().map(record).collect()
     }
 
-    /// The backends with a live record of a mismatch that was not dismissed.
-    pub async fn disputed_backends(&self) -> Result<Vec<BackendName>, Error> {
-        const DISPUTED: &str = "SELECT DISTINCT backend_name FROM identity_records WHERE reason IS NOT NULL \
-             AND COALESCE(dismissed_hash, '') <> hash AND lease_until > :now ORDER BY backend_name";
-        self.read(DISPUTED, vec![]).await?.iter().map(|row| row.parse("backend_name")).collect()
-    }
-
     /// Dismisses the mismatch of a host, which no longer stops deletes until the host finds another identity. `false`
     /// if there was no such record.
     pub async fn dismiss_record(&self, backend: &BackendName, host: &str) -> Result<bool, Error> {

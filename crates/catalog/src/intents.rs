@@ -95,6 +95,10 @@ pub(crate) const RESERVE: &str = "UPDATE backend_quotas SET reserved_bytes = res
 const OPEN_UPLOAD: &str = "SELECT id FROM multipart_uploads \
      WHERE id = $1 AND bucket_id = $2 AND key = $3 AND state = 'open' /*share*/";
 
+/// Locks the open intents of write `$1`.
+pub(crate) const OPEN_OF_WRITE: &str =
+    "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/";
+
 /// The catalog's time, and the earliest lease from `$1` on that has ended.
 pub(crate) const ENDED_LEASE: &str = "SELECT :now AS now, (SELECT lease_until FROM pending_objects \
      WHERE lease_until >= $1 AND lease_until <= :now ORDER BY lease_until LIMIT 1) AS ended";
@@ -112,15 +116,21 @@ pub(crate) fn enqueue_failed(unit: &mut Unit, copy: &FailedCopy) {
 }
 
 impl Catalog {
-    /// Inserts an intent and reserves its bytes, in one transaction; the end of the lease is
-    /// returned. Fails as `NoSpace` or `Closed` for this backend, `NoSuchBucket`, `NoSuchUpload`.
+    /// Inserts an intent and reserves its bytes, in one transaction; the end of the lease is returned. Fails as
+    /// `NoSpace` or `Closed` for this backend, `NoSuchBucket`, `NoSuchUpload`.
     pub async fn stage(&self, stage: &Stage) -> Result<Timestamp, Error> {
+        self.stage_further(stage, 0).await
+    }
+
+    /// Inserts a further intent of a write that has `held` open ones. Fails as `Fenced` if it has not: the reaper may
+    /// have resolved the write, which must not begin again.
+    pub async fn stage_further(&self, stage: &Stage, held: usize) -> Result<Timestamp, Error> {
         let intent = &stage.intent;
         let only = std::slice::from_ref(stage);
-        let leases = match self.stage_with(only, false).await {
+        let leases = match self.stage_with(only, held, false).await {
             // The stripe is full; other stripes may have free capacity.
             Err(Error::Guard(Verdict::NoSpace)) if self.has_capacity(&intent.backend, intent.size_bytes).await? => {
-                self.stage_with(only, true).await
+                self.stage_with(only, held, true).await
             }
             done => done,
         };
@@ -131,7 +141,7 @@ impl Catalog {
     /// lease is returned. Fails as `NoSpace` or `Closed` if one of the backends refuses: the caller stages the copies
     /// one by one to learn which one.
     pub async fn stage_copies(&self, stages: &[Stage]) -> Result<Vec<Timestamp>, Error> {
-        self.stage_with(stages, false).await
+        self.stage_with(stages, 0, false).await
     }
 
     /// Announces a write whose bytes are already stored: the content is referred to until the write is committed or
@@ -174,10 +184,7 @@ impl Catalog {
     /// same write whose answer was lost, so the result shows whether that commit happened.
     pub async fn drop_write(&self, write: WriteId, late: Late) -> Result<Dropped, Error> {
         let mut unit = Unit::new("drop_write");
-        let open = unit.at(LockRank::Intent).run(
-            "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
-            params![write],
-        );
+        let open = unit.at(LockRank::Intent).run(OPEN_OF_WRITE, params![write]);
         pins::OPEN.lock_and_release(&mut unit, &[write.into()], Reason::Dedup);
         expired::OPEN_TO_CLEANUPS.run(&mut unit, params![write, late.window()]);
         let clock = unit.run("SELECT :now AS now", vec![]);
@@ -234,22 +241,20 @@ impl Catalog {
         );
         self.write(unit).await.map(drop)
     }
-
-    /// Number of intents.
-    pub async fn intents_depth(&self) -> Result<u64, Error> {
-        self.survey("SELECT count(*) AS n FROM pending_objects", vec![]).await?[0].size("n")
-    }
 }
 
 impl Catalog {
     /// With `shares_anew`, each stripe first gets the capacity it needs from the other stripes of its backend.
-    async fn stage_with(&self, stages: &[Stage], shares_anew: bool) -> Result<Vec<Timestamp>, Error> {
+    async fn stage_with(&self, stages: &[Stage], held: usize, shares_anew: bool) -> Result<Vec<Timestamp>, Error> {
         let first = &stages[0].intent;
         let mut unit = Unit::new("stage");
         unit.at(LockRank::Bucket).one(BUCKET_STANDS, params![first.bucket], Verdict::NoSuchBucket);
         if let (_, Some(upload), _) = kind_columns(first.kind) {
             let open = params![upload, first.bucket, &first.key];
             unit.at(LockRank::Upload).one(OPEN_UPLOAD, open, Verdict::NoSuchUpload);
+        }
+        if held > 0 {
+            unit.at(LockRank::Intent).exactly(held, OPEN_OF_WRITE, params![first.write], Verdict::Fenced);
         }
         // In the order of the backends' names: writers that reserve in different orders deadlock.
         let mut ordered: Vec<(usize, &Stage)> = stages.iter().enumerate().collect();

@@ -197,6 +197,7 @@ impl Catalog {
         DISPLACED.lock_contents_and(&mut unit, &place, source);
         // Acquire before release: a copy onto itself must not reach a count of zero.
         unit.one(ADD_REFERENCE_OF_BUCKET, params![source, row.bucket], Verdict::ResolveAgain);
+        DISPLACED.lock_quota_rows(&mut unit, &place, None, None);
         DISPLACED.release(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
         if factor > 1 {

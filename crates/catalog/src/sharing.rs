@@ -52,9 +52,10 @@ pub(crate) const ADD_REFERENCE_OF_BUCKET: &str = "UPDATE contents SET ref_count 
      factor = CASE WHEN factor < coalesce(s.f, 1) THEN s.f ELSE factor END \
      FROM (SELECT max(factor) AS f FROM buckets WHERE id = $2) s WHERE id = $1 AND state = 'live'";
 
-/// Returns up to `$2` copies of content `$1` in state `present`.
-pub(crate) const GOOD_COPIES: &str =
-    "SELECT content_id FROM object_locations WHERE content_id = $1 AND state = 'present' LIMIT $2";
+/// Returns up to `$2` copies of content `$1` that are present and were verified since their backend was accepted.
+pub(crate) const GOOD_COPIES: &str = "SELECT l.content_id FROM object_locations l \
+     JOIN backends k ON k.name = l.backend_name AND coalesce(l.verified_at, 0) >= coalesce(k.trust_from, 0) \
+     WHERE l.content_id = $1 AND l.state = 'present' LIMIT $2";
 
 /// True for an intent `q` whose bytes a location names.
 const IS_LOCATED: &str = "EXISTS (SELECT 1 FROM object_locations l \
@@ -71,15 +72,15 @@ static REPLACE_BAD_COPIES: LazyLock<[String; 3]> = LazyLock::new(|| {
     ]
 });
 
-/// Makes bytes of write `$2` copies of content `$1`, as many as are missing.
+/// Makes bytes of write `$2` copies of content `$1`, as many as are missing, where they count.
 static ADD_COPIES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO object_locations \
          (content_id, backend_name, physical_key, backend_version, size_bytes, stripe, state, verified_at) \
-         SELECT $1, backend_name, physical_key, backend_version, size_bytes, stripe, 'present', :now \
+         SELECT $1, backend_name, physical_key, backend_version, size_bytes, stripe, 'present', created_at \
          FROM pending_objects WHERE write_id = $2 \
          AND backend_name NOT IN (SELECT backend_name FROM object_locations WHERE content_id = $1) \
-         ORDER BY id LIMIT {}",
+         AND backend_name IN (SELECT name FROM backends WHERE draining = 0) ORDER BY id LIMIT {}",
         missing_copies("$1")
     )
 });

@@ -7,6 +7,7 @@
 
 mod capacity;
 mod commits;
+mod copies;
 mod damage;
 mod documents;
 mod expiry;

@@ -7,7 +7,7 @@ use s3o_model::ids::{ClaimToken, ContentId, IntentId, WriteId};
 use s3o_model::names::BackendName;
 
 use crate::error::Verdict;
-use crate::intents::{FailedCopy, RESERVE, enqueue_failed};
+use crate::intents::{FailedCopy, OPEN_OF_WRITE, RESERVE, enqueue_failed};
 use crate::params;
 use crate::quotas::{Counter, move_bytes, share_anew};
 use crate::unit::{LockRank, Unit};
@@ -92,7 +92,7 @@ const INSERT_LOCATION: &str = "INSERT INTO object_locations \
 
 const INSERT_LOCATIONS: &str = "INSERT INTO object_locations \
      (content_id, backend_name, physical_key, backend_version, size_bytes, stripe, state, verified_at) \
-     SELECT $2, backend_name, physical_key, backend_version, size_bytes, stripe, 'present', :now \
+     SELECT $2, backend_name, physical_key, backend_version, size_bytes, stripe, 'present', created_at \
      FROM pending_objects WHERE write_id = $1";
 
 impl StoredBytes {
@@ -100,12 +100,8 @@ impl StoredBytes {
     pub(crate) fn lock_intents(&self, unit: &mut Unit) {
         match self {
             Self::Announced { write, copies, backend_versions, failed } => {
-                unit.at(LockRank::Intent).exactly(
-                    *copies + failed.len(),
-                    "SELECT id FROM pending_objects WHERE write_id = $1 AND state = 'open' ORDER BY id /*lock*/",
-                    params![*write],
-                    Verdict::Fenced,
-                );
+                let all = *copies + failed.len();
+                unit.at(LockRank::Intent).exactly(all, OPEN_OF_WRITE, params![*write], Verdict::Fenced);
                 for (intent, version) in backend_versions {
                     unit.run(
                         "UPDATE pending_objects SET backend_version = $2 WHERE id = $1",
@@ -218,11 +214,19 @@ impl StoredBytes {
     }
 }
 
+/// Locks the intents that the reaper claimed. The writer may have added an intent while they were fenced: the commit
+/// would take it for a copy that was read.
 fn lock_claimed(unit: &mut Unit, write: WriteId, copies: usize, token: ClaimToken) {
     unit.at(LockRank::Intent).exactly(
         copies,
         "SELECT id FROM pending_objects WHERE write_id = $1 AND token = $2 ORDER BY id /*lock*/",
         params![write, token],
+        Verdict::Fenced,
+    );
+    unit.exactly(
+        0,
+        "SELECT id FROM pending_objects WHERE write_id = $1 AND token IS NULL",
+        params![write],
         Verdict::Fenced,
     );
     unit.exactly(

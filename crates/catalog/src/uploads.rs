@@ -226,6 +226,7 @@ impl Catalog {
         unit.exactly(count, rows::JOIN_PARTS, listed, Verdict::RunAgain);
         unit.exactly(count, rows::TAKE_PARTS, params![complete.upload, &list], Verdict::RunAgain);
         unit.run(rows::NOTE_LEFTOVER, params![complete.upload]);
+        DISPLACED.lock_quota_rows(&mut unit, &place, None, None);
         DISPLACED.release(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
         Committed::of(&self.write(unit).await?, stands, written)
@@ -252,6 +253,7 @@ fn commit_range(unit: &mut Unit, part: &CommitPart, offset: u64) -> usize {
     let written = upsert_part(unit, part, content, offset);
     DISPLACED_PART.lock_contents_and(unit, &key, content);
     unit.one(ADD_REFERENCE_OF_BUCKET, params![content, part.bucket], Verdict::ResolveAgain);
+    DISPLACED_PART.lock_quota_rows(unit, &key, None, None);
     DISPLACED_PART.release(unit, &key, Reason::Multipart);
     if part.factor > 1 {
         note_work(unit, content);

@@ -32,7 +32,7 @@ impl Engine {
 
     /// Creates a bucket unless it exists.
     pub async fn create_bucket(&self, name: &BucketName) -> Result<BucketCreated, Error> {
-        let fresh = self.catalog.create_bucket(name).await?;
+        let fresh = self.catalog.create_bucket(name, Some(self.bucket_settings(name).factor)).await?;
         Ok(if fresh { BucketCreated::New } else { BucketCreated::Existing })
     }
 

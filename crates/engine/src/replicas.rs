@@ -24,6 +24,8 @@ pub enum CopyOutcome {
     Copied(Location),
     /// The content needs no copy any more, or it was deleted meanwhile.
     NotNeeded,
+    /// Another copy of the content is being written to the same backend.
+    InProgress,
     /// No backend can take a copy now.
     NoTarget,
     /// No copy could be read.
@@ -88,7 +90,7 @@ impl Engine {
         };
         let staged = match self.stage_replica(work, source, target, reason).await {
             Ok(staged) => staged,
-            Err(CatalogError::Guard(Verdict::NotNeeded)) => return CopyOutcome::NotNeeded,
+            Err(CatalogError::Guard(Verdict::NotNeeded)) => return CopyOutcome::InProgress,
             Err(CatalogError::Guard(Verdict::NoSpace | Verdict::Closed)) => return CopyOutcome::NoTarget,
             Err(error) => return CopyOutcome::Failed(error.to_string()),
         };

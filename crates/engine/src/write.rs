@@ -123,7 +123,8 @@ impl Engine {
         target: &WriteTarget<'_>,
         written: WrittenCopies,
     ) -> Result<WrittenBytes, Vec<(BackendName, BackendError)>> {
-        let WrittenCopies { copies, digests, errors } = written;
+        let WrittenCopies { mut copies, digests, errors } = written;
+        self.drop_frozen(&mut copies);
         let stored = copies.iter().filter(|copy| copy.is_stored()).count();
         let WriteCopies { wanted, min } = self.write_copies(&target.settings);
         if let Some(digests) = digests.filter(|_| stored >= min) {

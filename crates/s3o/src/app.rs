@@ -24,7 +24,7 @@ use s3o_model::shared::Shared;
 use s3o_server::admin::{self, AdminToken, LogLevel, Stats};
 use s3o_server::listener;
 use s3o_server::s3::{Keys, SharedKeys};
-use s3o_workers::{BackendStateFollower, IdentityWorker, ProbeIntervals, Prober, Runner};
+use s3o_workers::{IdentityWorker, ProbeIntervals, Prober, Runner};
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -194,7 +194,6 @@ impl App {
             clock: Arc::clone(&self.context.clock),
             intervals: self.probe_intervals.clone(),
         };
-        let states = BackendStateFollower { catalog: Arc::clone(&self.catalog), fleet: Arc::clone(&self.fleet) };
         let maintain_cache = async {
             if let Some(cache) = cache {
                 cache.upkeep().await;
@@ -209,7 +208,6 @@ impl App {
             engine.keep_leases(),
             identity.watch(),
             prober.serve(),
-            states.serve(),
             maintain_cache,
             watch_clock,
             self.reload_on(sighup)

@@ -154,6 +154,7 @@ impl DrainWorker {
         Ok(match self.engine.copy_content(work, Reason::Drain, replaces).await {
             CopyOutcome::Copied(target) => Drained::Moved(target),
             CopyOutcome::NotNeeded => Drained::Gone,
+            CopyOutcome::InProgress => Drained::Stuck("a copy is being written".to_owned()),
             CopyOutcome::NoTarget => Drained::Stuck("no other backend can take it".to_owned()),
             CopyOutcome::NoSource(why) | CopyOutcome::Failed(why) => Drained::Stuck(why),
         })

@@ -14,7 +14,7 @@ use crate::replicator::CopySettings;
 use crate::{Error, Event, Report, Worker};
 
 /// Delay of a content whose other copies could not be proven.
-const RETRY: std::time::Duration = std::time::Duration::from_mins(5);
+const RETRY: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Removes excess copies.
 pub struct OverReplicationWorker {
@@ -77,12 +77,15 @@ impl OverReplicationWorker {
                 report.events.push(event.with("content", work.content.to_string()));
                 Ok(true)
             }
-            Err(CatalogError::Guard(Verdict::NotNeeded)) => {
+            Err(CatalogError::Guard(Verdict::NotNeeded)) if remove.kept.len() < work.factor => {
                 report.count("unproven", 1);
                 self.catalog.postpone_copy_work(work.content, RETRY, "too few copies could be probed").await?;
                 Ok(false)
             }
-            Err(CatalogError::Guard(_)) => Ok(false),
+            // The copies changed since they were read.
+            Err(CatalogError::Guard(_)) => {
+                self.catalog.settle_copy_work(work.content).await.map(|()| false).map_err(Error::from)
+            }
             Err(error) => Err(error.into()),
         }
     }

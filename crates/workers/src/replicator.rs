@@ -23,7 +23,7 @@ const STEP: usize = 1000;
 /// The review waits while this many contents wait for copies.
 const AHEAD_MAX: u64 = 10_000;
 /// Delay of a content after a failed attempt.
-const RETRY: Backoff = Backoff { min: Duration::from_mins(1), max: Duration::from_hours(1) };
+const RETRY: Backoff = Backoff { min: Duration::from_secs(5), max: Duration::from_hours(1) };
 
 /// Bounds of the workers that write and remove copies; a reload replaces them.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +105,11 @@ impl ReplicatorWorker {
             CopyOutcome::NotNeeded => {
                 self.catalog.settle_copy_work(work.content).await?;
                 Replicated::Settled
+            }
+            CopyOutcome::InProgress => {
+                // The content may also have been deleted.
+                self.catalog.settle_copy_work(work.content).await?;
+                Replicated::Postponed("in_progress", "a copy is being written".to_owned())
             }
             CopyOutcome::NoTarget => Replicated::Postponed("no_target", "no backend can take another copy".to_owned()),
             CopyOutcome::NoSource(why) => Replicated::Postponed("unreadable", why),

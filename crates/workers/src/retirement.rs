@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::drain::DrainProgress;
 use crate::identity::REMOVED;
-use crate::{BackendStateFollower, Error};
+use crate::{Error, IdentityWorker};
 
 /// Number of s3o's own objects that one call lists and deletes.
 const PAGE: usize = 100;
@@ -26,6 +26,8 @@ pub struct RetirementService {
     pub catalog: Arc<Catalog>,
     /// The configured backends.
     pub fleet: Arc<Fleet>,
+    /// Compares the identity of a backend before s3o's own objects are deleted there.
+    pub identity: Arc<IdentityWorker>,
     /// What this instance has moved.
     pub progress: DrainProgress,
     /// Starts the drain worker.
@@ -74,8 +76,12 @@ pub enum RetirementRefused {
     NoSuchBackend,
     /// Fewer backends than the highest factor would remain.
     TooFewRemain,
+    /// An operator removed the backend, or is removing it.
+    Removed,
     /// The backend still holds this.
     NotEmpty(BackendHoldings),
+    /// Its path or bucket leads to a store of another cluster or backend.
+    NotOurs,
     /// The catalog or the backend failed.
     Failed(Error),
 }
@@ -94,9 +100,11 @@ impl RetirementService {
         match self.catalog.start_drain(&name, &configured).await {
             Ok(()) => {}
             Err(CatalogError::Guard(Verdict::PreconditionFailed)) => return Err(RetirementRefused::TooFewRemain),
+            Err(CatalogError::Guard(Verdict::Closed)) => return Err(RetirementRefused::Removed),
             Err(error) => return Err(error.into()),
         }
-        self.refresh_states().await?;
+        // This instance follows the change at once, the others within seconds.
+        self.identity.follow_states().await?;
         self.drain_wakeup.notify_one();
         self.view(&name).await
     }
@@ -104,8 +112,12 @@ impl RetirementService {
     /// Stops a drain; copies that were moved stay where they are.
     pub async fn undrain(&self, name: &str) -> Result<DrainView, RetirementRefused> {
         let name = self.find(name)?.name().clone();
-        self.catalog.stop_drain(&name).await?;
-        self.refresh_states().await?;
+        match self.catalog.stop_drain(&name).await {
+            Ok(()) => {}
+            Err(CatalogError::Guard(Verdict::Closed)) => return Err(RetirementRefused::Removed),
+            Err(error) => return Err(error.into()),
+        }
+        self.identity.follow_states().await?;
         self.view(&name).await
     }
 
@@ -119,6 +131,9 @@ impl RetirementService {
     pub async fn remove(&self, name: &str) -> Result<(), RetirementRefused> {
         let backend = self.find(name)?;
         let name = backend.name();
+        if !self.identity.is_own_or_absent(backend).await? {
+            return Err(RetirementRefused::NotOurs);
+        }
         match self.catalog.begin_removal(name).await {
             Ok(()) => {}
             Err(CatalogError::Guard(Verdict::NotEmpty)) => {
@@ -136,12 +151,6 @@ impl RetirementService {
     fn find(&self, name: &str) -> Result<&SharedBackend, RetirementRefused> {
         let name: BackendName = name.parse().map_err(|_| RetirementRefused::NoSuchBackend)?;
         self.fleet.get(&name).ok_or(RetirementRefused::NoSuchBackend)
-    }
-
-    /// This instance follows the change at once, the others within seconds.
-    async fn refresh_states(&self) -> Result<(), Error> {
-        let follower = BackendStateFollower { catalog: Arc::clone(&self.catalog), fleet: Arc::clone(&self.fleet) };
-        follower.refresh().await
     }
 
     async fn view(&self, name: &BackendName) -> Result<DrainView, RetirementRefused> {

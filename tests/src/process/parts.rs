@@ -1,6 +1,6 @@
 //! Puts the engine, the workers and the verifier of one process together, as `s3o serve` does.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use s3o_backend::{Fleet, SharedBackend};
@@ -47,6 +47,7 @@ pub(super) struct ProcessParts {
     pub(super) cache: Option<Arc<Cache>>,
     pub(super) metrics: IntentMetrics,
     alarm: Arc<dyn OrphanAlarm>,
+    engine: OnceLock<Engine>,
 }
 
 impl ProcessParts {
@@ -83,6 +84,7 @@ impl ProcessParts {
             cache: cache.map(|parts| Arc::new(Cache::new(parts))),
             metrics: IntentMetrics::default(),
             alarm: environment.alarm.clone(),
+            engine: OnceLock::new(),
         })
     }
 
@@ -102,7 +104,12 @@ impl ProcessParts {
         ]
     }
 
+    /// One engine per process: the workers that write copies share it with the requests.
     pub(super) fn engine(&self) -> Engine {
+        self.engine.get_or_init(|| self.new_engine()).clone()
+    }
+
+    fn new_engine(&self) -> Engine {
         Engine::new(EngineParts {
             catalog: self.catalog.clone(),
             fleet: self.fleet.clone(),

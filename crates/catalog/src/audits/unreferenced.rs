@@ -40,6 +40,7 @@ pub(super) async fn condemn(catalog: &Catalog, suspects: &[Confirmed]) -> Result
          WHERE c.id IN TEXTS($1) AND c.ref_count = 0 AND c.state = 'live'",
         list.clone(),
     );
+    UNREFERENCED.lock_quota_rows(&mut unit, &list, None, None);
     UNREFERENCED.condemn(&mut unit, &list, Reason::Delete);
     let after = unit.run("SELECT id FROM contents WHERE id IN TEXTS($1) AND state = 'condemned'", list);
     let answers = catalog.write(unit).await?;

@@ -10,8 +10,8 @@ use crate::{Late, Verdict};
 /// The second `create_bucket` with the same name returns false.
 pub async fn bucket_is_created_once(fixture: &Fixture) {
     let name = bucket_name("once");
-    assert!(fixture.catalog.create_bucket(&name).await.expect("created"));
-    assert!(!fixture.catalog.create_bucket(&name).await.expect("a query"));
+    assert!(fixture.catalog.create_bucket(&name, None).await.expect("created"));
+    assert!(!fixture.catalog.create_bucket(&name, None).await.expect("a query"));
     let found = fixture.catalog.bucket(&name).await.expect("a query").expect("the bucket");
     assert_eq!((found.name, found.created_at, found.tags), (name, fixture.now(), Tags::new()));
     assert_eq!(fixture.catalog.bucket(&bucket_name("never")).await.expect("a query"), None);
@@ -20,7 +20,7 @@ pub async fn bucket_is_created_once(fixture: &Fixture) {
 /// Names are compared byte by byte.
 pub async fn buckets_are_listed_by_name(fixture: &Fixture) {
     for name in ["b-2", "a.1", "c00", "b-10"] {
-        fixture.catalog.create_bucket(&bucket_name(name)).await.expect("created");
+        fixture.catalog.create_bucket(&bucket_name(name), None).await.expect("created");
     }
     let all = fixture.catalog.buckets().await.expect("listed");
     let names: Vec<&str> = all.iter().map(|bucket| bucket.name.as_str()).collect();

@@ -132,7 +132,7 @@ pub async fn only_an_empty_backend_is_removed(fixture: &Fixture) {
     refused(fixture.catalog.plan_mark(&disk, "m1").await, Verdict::Closed);
     fixture.catalog.finish_removal(&disk).await.expect("removed");
     assert!(fixture.catalog.known_backend(&disk).await.expect("known").removed);
-    assert!(fixture.catalog.backend_states().await.expect("states").iter().any(|state| state.removed_at.is_some()));
+    assert!(fixture.catalog.backend_states().await.expect("states").iter().any(|state| state.removed));
 }
 
 /// A joining write adds as many copies as the content lacks; its other bytes become cleanups.

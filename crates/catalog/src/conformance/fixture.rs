@@ -195,7 +195,7 @@ impl Fixture {
     pub async fn bucket(&self, name: &str) -> BucketId {
         self.attach("disk", None).await;
         let name = bucket_name(name);
-        assert!(self.catalog.create_bucket(&name).await.expect("created"));
+        assert!(self.catalog.create_bucket(&name, None).await.expect("created"));
         self.catalog.bucket(&name).await.expect("a query").expect("the bucket").id
     }
 

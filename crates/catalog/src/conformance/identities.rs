@@ -5,8 +5,16 @@ use std::time::Duration;
 use super::refused;
 use s3o_model::clock::Clock as _;
 
+use s3o_model::names::BackendName;
+
 use super::fixture::{Fixture, backend};
 use crate::{Acceptance, IdentityRecord, KnownBackend, PlannedMark, Verdict};
+
+/// The backends with a live record of a mismatch that was not dismissed.
+async fn disputed(fixture: &Fixture) -> Vec<BackendName> {
+    let states = fixture.catalog.backend_states().await.expect("a query").into_iter();
+    states.filter(|state| state.disputed).map(|state| state.name).collect()
+}
 
 /// A second ID that is offered is ignored.
 pub async fn cluster_keeps_its_first_id(fixture: &Fixture) {
@@ -138,11 +146,11 @@ pub async fn identity_records_are_kept_by_host(fixture: &Fixture) {
     fixture.catalog.record(&disk, &found("b", "h3", None), LEASE).await.expect("recorded");
     let live = fixture.catalog.live_records(&disk).await.expect("records");
     assert_eq!(live, [found("a", "h2", Some("gone")), found("b", "h3", None)]);
-    assert_eq!(fixture.catalog.disputed_backends().await.expect("a query"), std::slice::from_ref(&disk));
+    assert_eq!(disputed(fixture).await, std::slice::from_ref(&disk));
 
     assert!(fixture.catalog.dismiss_record(&disk, "a").await.expect("dismissed"));
     assert!(!fixture.catalog.dismiss_record(&disk, "b").await.expect("a query"), "there is nothing to dismiss");
-    assert_eq!(fixture.catalog.disputed_backends().await.expect("a query"), []);
+    assert_eq!(disputed(fixture).await, []);
     fixture.catalog.record(&disk, &found("a", "h2", Some("gone")), LEASE).await.expect("renewed");
     assert!(fixture.catalog.live_records(&disk).await.expect("records")[0].dismissed);
     fixture.catalog.record(&disk, &found("a", "h4", Some("gone")), LEASE).await.expect("recorded");

@@ -39,7 +39,7 @@ pub async fn intent_reserves_its_bytes_for_its_lease(fixture: &Fixture) {
     let until = fixture.try_stage(&fixture.intent(bucket, "a", 5)).await.expect("staged");
     assert_eq!(until, fixture.now().after(LEASE));
     assert_eq!(fixture.usage().await, (0, 0, 5));
-    assert_eq!(fixture.catalog.intents_depth().await.expect("counted"), 1);
+    assert_eq!(fixture.catalog.depths().await.expect("counted").intents, 1);
 }
 
 /// Nothing is reserved there.
@@ -53,7 +53,7 @@ pub async fn frozen_draining_or_unknown_backend_refuses_intents(fixture: &Fixtur
     refused(fixture.try_stage(&fixture.intent(bucket, "a", 5)).await, Verdict::Closed);
     let unknown = Intent { backend: backend("unknown"), ..fixture.intent(bucket, "a", 5) };
     refused(fixture.try_stage(&unknown).await, Verdict::Closed);
-    assert_eq!((fixture.usage().await, fixture.catalog.intents_depth().await.expect("counted")), ((0, 0, 0), 0));
+    assert_eq!((fixture.usage().await, fixture.catalog.depths().await.expect("counted").intents), ((0, 0, 0), 0));
 }
 
 /// Freezing the backend refuses only new intents.

@@ -25,7 +25,7 @@ pub async fn pinned_write_uses_no_quota(fixture: &Fixture) {
         (content, ContentStanding::Live(2))
     );
     assert_eq!((fixture.queued().await.len(), fixture.usage().await), (0, (5, 0, 0)));
-    assert_eq!(fixture.catalog.intents_depth().await.expect("a count"), 0);
+    assert_eq!(fixture.catalog.depths().await.expect("a count").intents, 0);
 }
 
 /// This holds if the object had the same content before; other content is released.
@@ -63,7 +63,7 @@ pub async fn only_live_content_with_a_good_copy_is_pinned(fixture: &Fixture) {
     fixture.set_copy_states(content, "present").await;
     assert!(fixture.delete(bucket, "a").await);
     assert_eq!(fixture.pin(&fixture.pin_of(bucket, "b", 1)).await.expect("a query"), None);
-    assert_eq!(fixture.catalog.intents_depth().await.expect("a count"), 0);
+    assert_eq!(fixture.catalog.depths().await.expect("a count").intents, 0);
 }
 
 /// Pins keep content live after its last object was deleted.

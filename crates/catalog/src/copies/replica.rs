@@ -96,8 +96,9 @@ const TARGET_COUNTS: &str = "name = $2 AND draining = 0 AND unhealthy_since IS N
 
 /// Returns a row if a copy of content `$1` on backend `$2` may replace the one at `$3`, `$4`, whose backend drains.
 static MAY_REPLACE: LazyLock<String> = LazyLock::new(|| {
+    let missing = missing_copies("$1");
     format!(
-        "SELECT name FROM backends WHERE {TARGET_COUNTS} AND EXISTS (SELECT 1 FROM backends d \
+        "SELECT name FROM backends WHERE {TARGET_COUNTS} AND {missing} > 0 AND EXISTS (SELECT 1 FROM backends d \
          JOIN object_locations o ON o.backend_name = d.name WHERE d.name = $3 AND d.draining = 1 \
          AND o.content_id = $1 AND o.physical_key = $4)"
     )
@@ -125,7 +126,7 @@ static ADD: LazyLock<[String; 3]> = LazyLock::new(|| {
     [
         "INSERT INTO object_locations \
          (content_id, backend_name, physical_key, backend_version, size_bytes, stripe, state, verified_at) \
-         SELECT $2, backend_name, physical_key, CAST($3 AS TEXT), size_bytes, stripe, 'present', :now \
+         SELECT $2, backend_name, physical_key, CAST($3 AS TEXT), size_bytes, stripe, 'present', created_at \
          FROM pending_objects WHERE id = $1"
             .to_owned(),
         move_bytes(Counter::Reserved, Some(Counter::Used), "pending_objects WHERE id = $1"),

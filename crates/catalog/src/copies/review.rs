@@ -31,9 +31,13 @@ static NOTE_PAGE: LazyLock<String> = LazyLock::new(|| note_work_of("id IN TEXTS(
 const START: &str = "INSERT INTO copy_review (only_row, position) VALUES (1, '') \
      ON CONFLICT (only_row) DO UPDATE SET position = ''";
 
-/// Adds the statement that starts the review from the beginning.
+/// Makes postponed work due: what kept it from being done may have changed.
+const HASTEN: &str = "UPDATE copy_work SET due = :now WHERE due > :now";
+
+/// Adds the statements that start the review from the beginning and make postponed work due.
 pub(crate) fn start_review(unit: &mut Unit) {
     unit.run(START, vec![]);
+    unit.run(HASTEN, vec![]);
 }
 
 impl Catalog {
@@ -63,6 +67,13 @@ impl Catalog {
         self.write(unit).await.map(|_| true)
     }
 
+    /// Makes postponed work due, after a backend became usable.
+    pub async fn hasten_copy_work(&self) -> Result<(), Error> {
+        let mut unit = Unit::new("hasten_copy_work");
+        unit.run(HASTEN, vec![]);
+        self.write(unit).await.map(drop)
+    }
+
     /// Starts a review from the beginning.
     pub async fn start_copy_review(&self) -> Result<(), Error> {
         let mut unit = Unit::new("start_copy_review");
@@ -70,14 +81,14 @@ impl Catalog {
         self.write(unit).await.map(drop)
     }
 
-    /// Reviews the next `limit` contents; returns `false` when the review has ended. Does nothing while `ahead_max`
-    /// contents wait already.
+    /// Reviews the next `limit` contents; returns `false` when the review has ended, or if it waits because the work of
+    /// `ahead_max` contents is due already.
     pub async fn review_copies(&self, limit: usize, ahead_max: u64) -> Result<bool, Error> {
         const PAGE: &str = "SELECT copy_review.position, c.id FROM copy_review LEFT JOIN \
              (SELECT id FROM contents WHERE id > (SELECT position FROM copy_review) ORDER BY id LIMIT $1) c ON 1 = 1 \
              ORDER BY c.id";
-        if self.copy_work_depth(ahead_max).await? >= ahead_max {
-            return Ok(true);
+        if self.due_depth(ahead_max).await? >= ahead_max {
+            return Ok(false);
         }
         let rows = self.read(PAGE, params![limit]).await?;
         let Some(first) = rows.first() else { return Ok(false) };

@@ -10,7 +10,7 @@ use s3o_model::etag::{Md5, Sha256};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
-use super::{COUNTS, counting_copies, note_work_of};
+use super::{COUNTS, counting_copies, note_work, note_work_of};
 use crate::error::Error;
 use crate::objects::location;
 use crate::unit::{LockRank, Row, Unit, json};
@@ -75,26 +75,19 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Removes the row of content `$1` if its copies equal its factor by now, or if it is no longer live.
-static SETTLE: LazyLock<[String; 2]> = LazyLock::new(|| {
+static SETTLE: LazyLock<String> = LazyLock::new(|| {
     let copies = counting_copies("$1");
-    [
-        format!(
-            "DELETE FROM copy_work WHERE content_id = $1 AND NOT EXISTS (SELECT 1 FROM contents c \
-             WHERE c.id = $1 AND c.state = 'live' AND (c.kind = 'joined' OR c.factor <> {copies}))"
-        ),
-        format!(
-            "UPDATE copy_work SET copies = {copies}, \
-             excess = CASE WHEN {copies} > (SELECT factor FROM contents WHERE id = $1) THEN 1 ELSE 0 END \
-             WHERE content_id = $1"
-        ),
-    ]
+    format!(
+        "DELETE FROM copy_work WHERE content_id = $1 AND NOT EXISTS (SELECT 1 FROM contents c \
+         WHERE c.id = $1 AND c.state = 'live' AND (c.kind = 'joined' OR c.factor <> {copies}))"
+    )
 });
 
-/// Adds the statements that settle the work of a content that the unit has locked.
+/// Adds the statements that settle the work of a content that the unit has locked. If it has too few or too many copies
+/// now, it is noted again.
 pub(super) fn settle(unit: &mut Unit, content: ContentId) {
-    for sql in SETTLE.iter() {
-        unit.run(sql, params![content]);
-    }
+    unit.run(&SETTLE, params![content]);
+    note_work(unit, content);
 }
 
 fn copy_of(row: &Row) -> Result<Option<CountedLocation>, Error> {
@@ -182,13 +175,6 @@ impl Catalog {
         self.write(unit).await.map(drop)
     }
 
-    /// Makes all postponed work due, after backends or limits changed.
-    pub async fn hasten_copy_work(&self) -> Result<(), Error> {
-        let mut unit = Unit::new("hasten_copy_work");
-        unit.run("UPDATE copy_work SET due = :now WHERE due > :now", vec![]);
-        self.write(unit).await.map(drop)
-    }
-
     /// Raises the factor of up to `limit` pieces of joined content to its own, and notes them as work. When no piece is
     /// left, removes the work of the joined content and returns `false`.
     pub async fn expand_copy_work(&self, joined: ContentId, limit: usize) -> Result<bool, Error> {
@@ -211,15 +197,21 @@ impl Catalog {
         );
         unit.run(&NOTE, params![&list]);
         if ids.is_empty() {
-            unit.run("DELETE FROM copy_work WHERE content_id = $1", params![joined]);
+            // Counted again: the factor may have been raised since the pieces were read.
+            unit.run(
+                "DELETE FROM copy_work WHERE content_id = $1 AND NOT EXISTS (SELECT 1 FROM content_parts p \
+                 JOIN contents w ON w.id = p.whole_id JOIN contents j ON j.id = p.joined_id \
+                 WHERE p.joined_id = $1 AND w.factor < j.factor)",
+                params![joined],
+            );
         }
         self.write(unit).await?;
         Ok(!ids.is_empty())
     }
 
-    /// Number of contents that wait for a copy or for the removal of one, counted up to `max`.
-    pub(super) async fn copy_work_depth(&self, max: u64) -> Result<u64, Error> {
-        const DEPTH: &str = "SELECT count(*) AS n FROM (SELECT 1 FROM copy_work LIMIT $1) AS waiting";
+    /// Number of contents whose work is due, counted up to `max`. Postponed work does not keep a review from going on.
+    pub(super) async fn due_depth(&self, max: u64) -> Result<u64, Error> {
+        const DEPTH: &str = "SELECT count(*) AS n FROM (SELECT 1 FROM copy_work WHERE due <= :now LIMIT $1) AS waiting";
         self.survey(DEPTH, params![max]).await?[0].size("n")
     }
 }

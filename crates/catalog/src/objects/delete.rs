@@ -76,8 +76,7 @@ pub(super) async fn delete_one(
         Some(etag) => unit.one(MARK_ONE_MATCHING, params![token, bucket, key, etag], Verdict::PreconditionFailed),
     };
     unit.lock(LockRank::Intent, LOCK_INTENTS, place.clone());
-    MARKED.lock_contents(&mut unit, &marker);
-    MARKED.release(&mut unit, &marker, Reason::Delete);
+    MARKED.lock_and_release(&mut unit, &marker, Reason::Delete);
     let deleted = unit.run(DELETE_MARKED, marker);
     unit.run(SUPERSEDE, place.clone());
     if if_match.is_none() {

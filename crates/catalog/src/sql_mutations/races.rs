@@ -51,7 +51,7 @@ guards! { [postgres]
     a_write_shares_only_live_content in a_write_races_with_the_last_delete: "commit_put",
         [Words(" AND state = 'live'", "")], [broken::OBJECT, broken::CONDEMNED, broken::MISPLACED];
     a_pin_needs_live_content in a_pin_races_with_the_last_delete: "pin",
-        [Words(" AND state = 'live'", ""), Guard("AND state = 'present' LIMIT $2")], [broken::CONDEMNED];
+        [Words(" AND state = 'live'", ""), Guard("AND l.state = 'present' LIMIT $2")], [broken::CONDEMNED];
     marking_a_copy_suspect_waits_for_a_write in marking_a_copy_suspect_races_with_a_write: "suspect",
         [Words(" /*lock*/", "")], [broken::QUOTAS];
     the_second_write_of_new_content_shares_it in two_writes_of_new_content_race: "commit_put",

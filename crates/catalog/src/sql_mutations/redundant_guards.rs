@@ -12,12 +12,15 @@ use s3o_model::copy_check::CopyState;
 use s3o_model::ids::ContentId;
 
 use super::Cut::{Guard, Words};
+use super::commits::the_lease_of_one_copy_expires;
 use super::{Damage, guards};
 use crate::Late;
 use crate::conformance::fixture::sharing::CopyCheck;
 use crate::conformance::fixture::{Fixture, LEASE};
 
 guards! { [sqlite]
+    all_copies_of_a_write_are_fenced_together in the_lease_of_one_copy_expires: "claim_expired",
+        [Words(" OR state = 'open'", "")], [];
     a_fenced_writer_is_refused_early in a_writer_and_a_reaper_resolve: "commit_put",
         [Words("WHERE write_id = $1 AND state = 'open'", "WHERE write_id = $1")], [];
     a_reaper_without_claim_is_refused_before_promotion in two_reapers_resolve: "commit_put",
@@ -25,7 +28,7 @@ guards! { [sqlite]
     a_reaper_without_claim_is_refused_before_abandoning in two_reapers_resolve: "abandon",
         [Words("token = $1 AND write_id = $2", "write_id = $2")], [];
     a_pin_is_refused_before_the_body_is_read in content_with_a_bad_copy_is_pinned: "pin",
-        [Guard("AND state = 'present' LIMIT $2")], [];
+        [Guard("AND l.state = 'present' LIMIT $2")], [];
     a_part_of_a_closed_upload_is_refused_before_its_bytes in a_part_is_staged_after_abort: "stage",
         [Words("AND state = 'open' /*share*/", "/*share*/")], [];
     a_claim_takes_only_expired_objects in an_object_is_claimed_before_it_expires: "claim_expiries",

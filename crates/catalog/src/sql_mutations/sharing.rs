@@ -36,7 +36,7 @@ guards! { [sqlite]
     a_pinned_write_needs_its_open_pin in a_reaped_pin_is_committed: "commit_put",
         [Guard("AND pin_content_id = $2 AND state = 'open'")], [broken::COUNT];
     a_pinned_write_needs_a_good_copy in a_pinned_copy_is_marked_suspect: "commit_put",
-        [Guard("AND state = 'present' LIMIT $2")], [NO_GOOD_COPY];
+        [Guard("AND l.state = 'present' LIMIT $2")], [NO_GOOD_COPY];
     a_pin_is_counted_as_a_reference in content_is_pinned: "pin",
         [Words("ref_count = ref_count + 1", "ref_count = ref_count + 0")], [broken::COUNT];
     dropping_the_last_pin_condemns_the_content in the_last_pin_is_dropped: "drop_write",

@@ -150,6 +150,13 @@ impl Engine {
         written
     }
 
+    /// Leaves out copies whose backend was frozen since they were stored: they may be on the wrong store.
+    pub(super) fn drop_frozen(&self, copies: &mut [WriteCopy]) {
+        for copy in copies.iter_mut().filter(|copy| self.fleet.frozen_reason(&copy.staged.place.backend).is_some()) {
+            copy.result = CopyResult::Failed(Late::Within(self.settings().late_write_window));
+        }
+    }
+
     /// Stores further copies of a small body on other backends, in place of those that failed.
     pub(super) async fn replace_failed(
         &self,
@@ -205,6 +212,7 @@ impl Engine {
         let (mut is_sent, mut deadline) = (false, None);
         while !sends.is_empty() {
             tokio::select! {
+                biased;
                 () = &mut fan_out, if !is_sent => is_sent = true,
                 Some((position, result)) = sends.next() => {
                     results[position] = Some(result);

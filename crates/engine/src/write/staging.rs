@@ -18,12 +18,18 @@ use crate::{Engine, Error};
 /// The copies of a write while their backends are chosen.
 struct Staging {
     write: WriteId,
+    /// Number of intents that the write has already.
+    held: usize,
     staged: Vec<Staged>,
     /// Backends that cannot take a copy of this write.
     full: Vec<BackendName>,
 }
 
 impl Staging {
+    fn new(write: WriteId) -> Self {
+        Self { write, held: 0, staged: Vec::new(), full: Vec::new() }
+    }
+
     fn knows(&self, name: &BackendName) -> bool {
         self.full.contains(name) || self.staged.iter().any(|copy| copy.place.backend == *name)
     }
@@ -38,7 +44,7 @@ impl Engine {
         let mut views = if is_current { self.current_views().await? } else { self.placement_views().await? };
         check_size(&views, target.size_bytes)?;
         let copies = self.write_copies(&target.settings);
-        let mut staging = Staging { write: WriteId::new(self.ids.fresh()), staged: Vec::new(), full: Vec::new() };
+        let mut staging = Staging::new(WriteId::new(self.ids.fresh()));
         loop {
             let mut refused = self.refusal(&views, target.size_bytes, tried);
             let mut candidates = self.candidates(&views, target.size_bytes, tried);
@@ -113,7 +119,7 @@ impl Engine {
     pub(super) async fn stage_another(&self, target: &WriteTarget<'_>, copies: &[WriteCopy]) -> Option<Staged> {
         let used: Vec<BackendName> = copies.iter().map(|copy| copy.staged.place.backend.clone()).collect();
         let write = copies.first()?.staged.write;
-        let mut staging = Staging { write, staged: Vec::new(), full: used };
+        let mut staging = Staging { held: copies.len(), full: used, ..Staging::new(write) };
         let views = self.placement_views().await.ok()?;
         let mut candidates = self.candidates(&views, target.size_bytes, &TriedBackends::default());
         candidates.retain(|name| !staging.knows(name));
@@ -143,7 +149,8 @@ impl Engine {
         let intents: Vec<Intent> = names.iter().map(|name| self.intent(name, target, staging.write)).collect();
         let term = self.lease_term();
         let leases = if self.settings().announce {
-            let until = self.announce(&intents, staging.staged.is_empty()).await?;
+            let until = self.announce(&intents, staging.held).await?;
+            staging.held += intents.len();
             intents.iter().zip(until).map(|(intent, until)| self.leases.hold(intent.id, until, term)).collect()
         } else {
             vec![Lease::unneeded()]
@@ -164,14 +171,14 @@ impl Engine {
     }
 
     /// Commits the intents; returns the end of each lease. The first announcement of a write is counted.
-    async fn announce(&self, intents: &[Intent], is_first: bool) -> Result<Vec<Timestamp>, s3o_catalog::Error> {
+    async fn announce(&self, intents: &[Intent], held: usize) -> Result<Vec<Timestamp>, s3o_catalog::Error> {
         let (owner, lease) = (self.instance, self.settings().lease);
         let stages: Vec<Stage> = intents.iter().map(|intent| Stage { intent: intent.clone(), owner, lease }).collect();
         let announced = match stages.as_slice() {
-            [only] => self.catalog.stage(only).await.map(|until| vec![until]),
+            [only] => self.catalog.stage_further(only, held).await.map(|until| vec![until]),
             several => self.catalog.stage_copies(several).await,
         };
-        let until = if is_first { self.counted(intents[0].write, announced) } else { announced }?;
+        let until = if held > 0 { announced } else { self.counted(intents[0].write, announced) }?;
         for intent in intents {
             self.usage.add_reserved(&intent.backend, intent.size_bytes);
         }

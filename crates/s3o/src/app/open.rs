@@ -236,7 +236,7 @@ pub(super) async fn create_buckets(config: &Config, catalog: &Catalog) -> Result
         return Ok(());
     }
     for bucket in config.buckets.names() {
-        catalog.create_bucket(bucket).await.map_err(failed)?;
+        catalog.create_bucket(bucket, None).await.map_err(failed)?;
     }
     let factors: Vec<_> = config.buckets.names().map(|name| (name, config.buckets.of(name).factor)).collect();
     catalog.set_factors(config.buckets.default_factor(), &factors).await.map(drop).map_err(failed)

@@ -54,6 +54,10 @@ impl App {
         complete_credentials(&mut config, &self.credential_store, &self.context.entropy).await?;
         let kept = keep_until_restart(&self.config, &mut config);
         self.store_in_catalog(&config).await?;
+        // Another instance may have stored the new factors before; writes of this one used the old ones until now.
+        if config.buckets != self.config.buckets {
+            self.catalog.start_copy_review().await.map_err(|error| CommandFailure::of("catalog", error))?;
+        }
         // Nothing below can fail: a reload applies every setting or none.
         self.keys.replace(config.access_keys.iter().cloned().collect::<Keys>());
         self.token.replace(config.admin.token.as_deref().unwrap_or_default());

@@ -78,6 +78,7 @@ impl App {
         RetirementService {
             catalog: Arc::clone(&self.catalog),
             fleet: Arc::clone(&self.fleet),
+            identity: Arc::clone(&self.identity),
             progress: self.context.drain_progress.clone(),
             drain_wakeup: Arc::clone(&self.context.drain_wakeup),
             clock: Arc::clone(&self.context.clock),

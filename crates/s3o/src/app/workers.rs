@@ -188,7 +188,7 @@ fn over_replication(parts: &WorkerParts<'_>) -> Scheduled {
 }
 
 /// How often a drain that could not move everything tries again; a new drain wakes the worker.
-const DRAIN_INTERVAL: Duration = Duration::from_mins(1);
+const DRAIN_INTERVAL: Duration = Duration::from_secs(30);
 
 fn drain(parts: &WorkerParts<'_>) -> Scheduled {
     let WorkerParts { config, catalog, engine, context, .. } = *parts;

@@ -39,6 +39,16 @@ impl From<RetirementRefused> for AdminError {
                 );
                 Self::new(StatusCode::CONFLICT, "not_empty", message)
             }
+            RetirementRefused::Removed => Self::new(
+                StatusCode::CONFLICT,
+                "removed",
+                "the backend was removed: delete it from the configuration, or accept it to use it again",
+            ),
+            RetirementRefused::NotOurs => Self::new(
+                StatusCode::CONFLICT,
+                "not_ours",
+                "the path or bucket of the backend leads to a store of another cluster or backend: repair it first",
+            ),
             RetirementRefused::Failed(error) => error.into(),
         }
     }

@@ -11,7 +11,7 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::{Fleet, NOT_REACHED};
-use s3o_backend::identity::{Identity, IdentityVerdict};
+use s3o_backend::identity::{Identity, IdentityVerdict, read_identity};
 use s3o_catalog::Catalog;
 use s3o_model::clock::Clock;
 use s3o_model::ids::IdSource;
@@ -84,6 +84,8 @@ pub struct IdentityParts {
 pub struct IdentityWorker {
     parts: IdentityParts,
     states: Mutex<HashMap<BackendName, IdentityState>>,
+    /// The backends that took writes when the shared states were last read.
+    usable: Mutex<BTreeSet<BackendName>>,
 }
 
 /// State of one backend in this process.
@@ -117,7 +119,7 @@ impl IdentityWorker {
         for backend in parts.fleet.backends() {
             parts.fleet.set_frozen(backend.name(), Some(NOT_REACHED.to_owned()));
         }
-        Self { parts, states: Mutex::default() }
+        Self { parts, states: Mutex::default(), usable: Mutex::default() }
     }
 
     /// Whether the answers of a backend can be relied on: its identity was compared recently enough and fits.
@@ -165,6 +167,12 @@ impl IdentityWorker {
             verdict if verdict.fits() => Ok(true),
             _ => self.freeze(backend, &compared.mismatch()).await.map(|()| false),
         }
+    }
+
+    /// Whether a backend has an identity object of this cluster under its own name, or none.
+    pub async fn is_own_or_absent(&self, backend: &SharedBackend) -> Result<bool, Error> {
+        let found = read_identity(backend.as_ref()).await.map_err(|source| Error::of(backend, source))?;
+        Ok(found.is_none_or(|found| found.cluster == self.parts.cluster && found.backend == *backend.name()))
     }
 
     /// Compares the identity object that a probe read, and freezes the backend on a mismatch, unless it is frozen

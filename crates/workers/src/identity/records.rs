@@ -1,5 +1,6 @@
 //! Identity records: each instance records the mismatch it found; all instances read the records.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use s3o_backend::SharedBackend;
@@ -8,7 +9,7 @@ use s3o_catalog::IdentityRecord;
 use s3o_model::names::BackendName;
 
 use super::marks::Mismatch;
-use super::{IdentityWorker, SinceBoot};
+use super::{IdentityWorker, REMOVED, SinceBoot};
 use crate::Error;
 
 /// How long a record is live after its last renewal.
@@ -104,21 +105,41 @@ impl IdentityWorker {
         Ok(disputing.is_some())
     }
 
-    /// Records what this instance finds on backends for which another instance recorded a mismatch: the
-    /// operator is shown both, and neither can be accepted while they differ.
-    pub(super) async fn answer_disputes(&self) -> Result<(), Error> {
-        for name in self.parts.records.disputed_backends().await? {
-            let Some(backend) = self.parts.fleet.get(&name) else { continue };
-            if self.is_frozen(&name) {
-                continue;
+    /// Follows the states of the backends that all instances share: placement avoids draining backends, removed ones
+    /// take no calls, and this instance records what it finds where another one recorded a mismatch. The operator is
+    /// shown both, and neither can be accepted while they differ.
+    pub async fn follow_states(&self) -> Result<(), Error> {
+        for state in self.parts.records.backend_states().await? {
+            let name = &state.name;
+            self.parts.fleet.set_draining(name, state.draining_since.is_some());
+            if state.removed {
+                self.parts.fleet.set_frozen(name, Some(REMOVED.to_owned()));
             }
-            let compared = self.compare(backend).await?;
-            if compared.verdict.fits() {
-                let hash = fingerprint(compared.found.as_ref(), None);
-                self.record(&name, compared.found.as_ref(), hash, None).await?;
-            } else {
-                self.freeze(backend, &compared.mismatch()).await?;
+            if state.disputed {
+                self.answer_dispute(name).await?;
             }
+        }
+        self.hasten_copies().await
+    }
+
+    async fn answer_dispute(&self, name: &BackendName) -> Result<(), Error> {
+        let Some(backend) = self.parts.fleet.get(name).filter(|_| !self.is_frozen(name)) else { return Ok(()) };
+        let compared = self.compare(backend).await?;
+        if !compared.verdict.fits() {
+            return self.freeze(backend, &compared.mismatch()).await;
+        }
+        let hash = fingerprint(compared.found.as_ref(), None);
+        self.record(name, compared.found.as_ref(), hash, None).await
+    }
+
+    /// If a backend became usable, copies that could not be written or probed are tried again.
+    async fn hasten_copies(&self) -> Result<(), Error> {
+        let views = self.parts.fleet.views(self.parts.clock.now()).into_iter();
+        let usable: BTreeSet<BackendName> =
+            views.filter(|view| view.writable && view.reachable && !view.circuit_open).map(|view| view.name).collect();
+        let before = std::mem::replace(&mut *self.usable.lock(), usable.clone());
+        if !usable.is_subset(&before) {
+            self.parts.identities.hasten_copy_work().await?;
         }
         Ok(())
     }

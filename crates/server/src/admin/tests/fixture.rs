@@ -98,7 +98,7 @@ impl AdminFixture {
         let outage = Arc::new(CatalogOutage { driver, is_active: AtomicBool::new(false) });
         let catalog = Arc::new(Catalog::new(outage.clone()));
         catalog.set_limit(&disk(), None).await.unwrap();
-        catalog.create_bucket(&bucket()).await.unwrap();
+        catalog.create_bucket(&bucket(), None).await.unwrap();
         let memory = Arc::new(Memory::new(disk()));
         let flaky = Arc::new(Flaky::new(memory.clone()));
         let fleet = Arc::new(Fleet::new(vec![flaky.clone()]).unwrap());

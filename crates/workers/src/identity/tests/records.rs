@@ -70,7 +70,7 @@ async fn dismissal_holds_until_something_else_is_found() {
 #[tokio::test]
 async fn accept_is_refused_while_instances_find_different_stores() {
     let (fixture, _, wrong, one, other) = disagreeing().await;
-    one.identity.answer_disputes().await.expect("answered");
+    one.identity.follow_states().await.expect("answered");
     let shown = other.shown(None).await.expect("shown");
     assert_eq!((shown.found.is_none(), shown.instances.len()), (true, 2));
     assert_eq!(shown.instances[0].reason, None, "the first one fits");

@@ -104,7 +104,7 @@ async fn a_damaged_catalog_answers_only_with_what_it_finds() {
     assert!(catalog.bucket(&name).await.expect("a row").is_some());
     assert!(matches!(catalog.bucket(&bucket_name("never")).await, Err(Error::Away(_))));
     assert!(matches!(catalog.buckets().await, Err(Error::Away(_))), "a list may miss something");
-    assert!(matches!(catalog.create_bucket(&bucket_name("new")).await, Err(Error::Away(_))));
+    assert!(matches!(catalog.create_bucket(&bucket_name("new"), None).await, Err(Error::Away(_))));
     assert!(matches!(catalog.backup(&folder.path().join("copy")).await, Err(Error::Away(_))));
 }
 

@@ -211,7 +211,8 @@ const BOUNDED: [&str; 11] = [
     "backend_quotas",
     "cluster",
     "copy_review",
-    "copy_work USING COVERING INDEX copy_work_next",
+    // Few rows wait for copies, and the count of those that are due ends at a bound.
+    "copy_work",
     "u USING COVERING INDEX multipart_uploads_leftover",
 ];
 

@@ -1,0 +1,124 @@
+//! Guards of the number of copies: none too many, never fewer than the factor, and none for content that is gone.
+
+use std::time::Duration;
+
+use s3o_model::cleanup::Reason;
+use s3o_model::names::BackendName;
+
+use super::Cut::{Guard, Words};
+use super::{Damage, broken, damage_if, guards};
+use crate::conformance::fixture::{Fixture, LEASE, backend};
+use crate::{RemoveCopy, ReplicaSource};
+
+const SURPLUS: &str = "a content has more copies than its factor";
+const TOO_FEW: &str = "a content has fewer copies than its factor";
+const RELEASED: &str = "a copy that counts was released";
+const WRITTEN: &str = "a write was announced on a backend that takes none";
+const FEW_BACKENDS: &str = "fewer backends than the factor take writes";
+const BEGUN_AGAIN: &str = "a write that the reaper resolved began again";
+
+guards! { [sqlite]
+    a_copy_of_condemned_content_is_not_added in content_is_deleted_while_it_is_copied: "commit_replica",
+        [Guard("AND state = 'live' /*lock*/")], [broken::MISPLACED];
+    a_fenced_copy_is_not_added in a_copy_is_reaped_before_its_commit: "commit_replica",
+        [Guard("WHERE id = $1 AND state = 'open' /*lock*/")], [SURPLUS];
+    a_copy_is_added_only_if_one_is_missing in two_replicators_copy_one_content: "commit_replica",
+        [Words(" > 0", " >= 0")], [SURPLUS];
+    a_move_needs_a_draining_source in a_drain_is_stopped_before_the_move: "commit_replica",
+        [Words(" AND d.draining = 1", ""), Words(" > 0", " >= 0")], [RELEASED];
+    only_probed_copies_support_a_removal in a_copy_is_removed_with_one_probed: "remove_copy",
+        [Guard("AND factor <= (")], [TOO_FEW];
+    a_draining_backend_takes_no_intent in a_write_is_staged_during_a_drain: "stage",
+        [Words(" AND draining = 0", "")], [WRITTEN];
+    a_removed_backend_takes_no_intent in a_write_is_staged_during_a_removal: "stage",
+        [Words(" AND removing_since IS NULL AND removed_at IS NULL", "")], [WRITTEN];
+    a_drain_leaves_enough_backends in one_of_two_backends_is_drained: "start_drain",
+        [Guard("SELECT 1 WHERE")], [FEW_BACKENDS];
+    a_resolved_write_is_not_extended in a_copy_is_staged_after_the_reaper: "stage",
+        [Guard("WHERE write_id = $1 AND state = 'open'")], [BEGUN_AGAIN];
+}
+
+async fn content_is_deleted_while_it_is_copied(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(2).await;
+    let content = fixture.put_copies(bucket, &["disk"], 2).await;
+    let source = fixture.copy_on(content, "disk").await;
+    let staged = fixture.stage_replica(content, "east").await.expect("staged");
+    assert!(fixture.delete(bucket, "a").await);
+    fixture.commit_replica(&staged, &source, ReplicaSource::Nothing).await.unwrap_or_default();
+    Damage::new()
+}
+
+async fn a_copy_is_reaped_before_its_commit(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(2).await;
+    let content = fixture.put_copies(bucket, &["disk"], 2).await;
+    let source = fixture.copy_on(content, "disk").await;
+    let staged = fixture.stage_replica(content, "east").await.expect("staged");
+    fixture.clock.advance(LEASE);
+    let token = fixture.claim_expired_writes(1).await;
+    let added = fixture.commit_replica(&staged, &source, ReplicaSource::Nothing).await.is_ok();
+    let abandoned = fixture.catalog.abandon(token, staged.write, Duration::ZERO).await.expect("an answer");
+    damage_if(added || !abandoned, SURPLUS)
+}
+
+async fn two_replicators_copy_one_content(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(2).await;
+    let content = fixture.put_copies(bucket, &["disk"], 2).await;
+    let source = fixture.copy_on(content, "disk").await;
+    for name in ["east", "west"] {
+        let staged = fixture.stage_replica(content, name).await.expect("staged");
+        fixture.commit_replica(&staged, &source, ReplicaSource::Nothing).await.unwrap_or_default();
+    }
+    damage_if(fixture.places_of(content).await.len() > 2, SURPLUS)
+}
+
+async fn a_drain_is_stopped_before_the_move(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let content = fixture.put_copies(bucket, &["disk"], 1).await;
+    let copy = fixture.copy_on(content, "disk").await;
+    let staged = fixture.stage_replica(content, "east").await.expect("staged");
+    let replaces = ReplicaSource::Drained { copy: copy.clone(), grace: Duration::ZERO };
+    fixture.commit_replica(&staged, &copy, replaces).await.unwrap_or_default();
+    damage_if(fixture.places_of(content).await != ["disk"], RELEASED)
+}
+
+async fn a_copy_is_removed_with_one_probed(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(2).await;
+    let content = fixture.put_copies(bucket, &["disk", "east"], 2).await;
+    let (copy, kept) = (fixture.copy_on(content, "disk").await, vec![fixture.copy_on(content, "east").await]);
+    let remove = RemoveCopy { content, copy, kept, reason: Reason::Replication, grace: Duration::ZERO };
+    fixture.catalog.remove_copy(&remove).await.unwrap_or_default();
+    damage_if(fixture.places_of(content).await.len() < 2, TOO_FEW)
+}
+
+fn all() -> Vec<BackendName> {
+    ["disk", "east", "west"].map(backend).to_vec()
+}
+
+async fn a_write_is_staged_during_a_drain(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(1).await;
+    fixture.catalog.start_drain(&backend("disk"), &all()).await.expect("started");
+    let staged = fixture.stage_copies(&fixture.copy_intents(bucket, &["disk"])).await;
+    damage_if(staged.is_ok(), WRITTEN)
+}
+
+async fn a_write_is_staged_during_a_removal(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(1).await;
+    fixture.catalog.begin_removal(&backend("disk")).await.expect("begun");
+    let staged = fixture.stage_copies(&fixture.copy_intents(bucket, &["disk"])).await;
+    damage_if(staged.is_ok(), WRITTEN)
+}
+
+async fn one_of_two_backends_is_drained(fixture: &Fixture) -> Damage {
+    fixture.bucket_with_factor(2).await;
+    let drained = fixture.catalog.start_drain(&backend("disk"), &all()[..2]).await;
+    damage_if(drained.is_ok(), FEW_BACKENDS)
+}
+
+async fn a_copy_is_staged_after_the_reaper(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let intents = fixture.copy_intents(bucket, &["disk", "east"]);
+    fixture.stage_copies(&intents[..1]).await.expect("staged");
+    fixture.clock.advance(LEASE);
+    fixture.reap(9, Duration::ZERO).await;
+    damage_if(fixture.stage_further(&intents[1], 1).await.is_ok(), BEGUN_AGAIN)
+}
