@@ -121,10 +121,10 @@ impl Engine {
     async fn enough_copies(
         &self,
         target: &WriteTarget<'_>,
-        written: WrittenCopies,
+        mut written: WrittenCopies,
     ) -> Result<WrittenBytes, Vec<(BackendName, BackendError)>> {
-        let WrittenCopies { mut copies, digests, errors } = written;
-        self.drop_frozen(&mut copies);
+        self.drop_frozen(&mut written);
+        let WrittenCopies { copies, digests, errors } = written;
         let stored = copies.iter().filter(|copy| copy.is_stored()).count();
         let WriteCopies { wanted, min } = self.write_copies(&target.settings);
         if let Some(digests) = digests.filter(|_| stored >= min) {

@@ -151,10 +151,19 @@ impl Engine {
     }
 
     /// Leaves out copies whose backend was frozen since they were stored: they may be on the wrong store.
-    pub(super) fn drop_frozen(&self, copies: &mut [WriteCopy]) {
-        for copy in copies.iter_mut().filter(|copy| self.fleet.frozen_reason(&copy.staged.place.backend).is_some()) {
-            copy.result = CopyResult::Failed(Late::Within(self.settings().late_write_window));
+    pub(super) fn drop_frozen(&self, written: &mut WrittenCopies) {
+        for copy in written.copies.iter_mut().filter(|copy| copy.is_stored()) {
+            let backend = &copy.staged.place.backend;
+            if let Some(error) = self.frozen_since(backend) {
+                written.errors.push((backend.clone(), error));
+                copy.result = CopyResult::Failed(Late::Within(self.settings().late_write_window));
+            }
         }
+    }
+
+    fn frozen_since(&self, backend: &BackendName) -> Option<BackendError> {
+        let reason = self.fleet.frozen_reason(backend)?;
+        Some(BackendError::Away(format!("the backend was frozen during the write: {reason}")))
     }
 
     /// Stores further copies of a small body on other backends, in place of those that failed.
@@ -255,10 +264,10 @@ impl Engine {
         digests: Option<&Digests>,
     ) -> Result<Option<String>, BackendError> {
         let digests = digests.ok_or_else(|| BackendError::Unknown("the body was not read to its end".to_owned()))?;
-        let state = self.fleet.state(&copy.place.backend);
-        if let Some(reason) = state.as_ref().and_then(|state| state.frozen.as_ref()) {
-            return Err(BackendError::Away(format!("the backend was frozen during the write: {reason}")));
+        if let Some(error) = self.frozen_since(&copy.place.backend) {
+            return Err(error);
         }
+        let state = self.fleet.state(&copy.place.backend);
         let etag_is_md5 = state.and_then(|state| state.traits.clone()).is_some_and(|traits| traits.etag_is_md5);
         let is_single_put = copy.size_bytes <= copy.backend.put_bytes_max();
         match &written.etag {
