@@ -93,6 +93,22 @@ def own_server(request, tmp_path):
 
 
 @pytest.fixture
+def disks(own_server):
+    """Starts a server with several folders, `disk0` and on, and an empty bucket; `settings` are added to QUICK."""
+
+    def start(count, **settings):
+        server = own_server(settings={**QUICK, "identity": {"probe_interval": "200ms"}, **settings})
+        server.config["backends"] = [
+            {"name": f"disk{number}", "kind": "fs", "root": str(server.folder / f"disk{number}")}
+            for number in range(count)
+        ]
+        server.start().s3().create_bucket(Bucket="bucket")
+        return server
+
+    return start
+
+
+@pytest.fixture
 def own_postgres():
     """A PostgreSQL server that this test may stop and start."""
     # Directly below /tmp: the server may run as a user without access to the test's folders.

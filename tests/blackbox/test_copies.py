@@ -5,33 +5,14 @@ import os
 import signal
 import threading
 
-import pytest
 import yaml
 
 from polling import eventually
 from s3_checks import PART_BYTES_MIN, body_of, multipart, read, refused
-from settled_state import QUICK, settle
+from settled_state import settle
 
 SECONDS = 30
 TWO_COPIES = {"factor": 2, "write_copies": 2, "interval": "200ms", "over_replication_interval": "200ms"}
-
-
-@pytest.fixture
-def disks(own_server):
-    """Starts a server with several folders."""
-
-    def start(count, replication, **settings):
-        server = own_server(settings={**QUICK, "identity": {"probe_interval": "200ms"}, **settings})
-        if replication:
-            server.config["replication"] = replication
-        server.config["backends"] = [
-            {"name": f"disk{number}", "kind": "fs", "root": str(server.folder / f"disk{number}")}
-            for number in range(count)
-        ]
-        server.start().s3().create_bucket(Bucket="bucket")
-        return server
-
-    return start
 
 
 def copies(server):
@@ -62,7 +43,7 @@ def assert_all_readable(s3, count, size=20_000):
 
 
 def test_objects_stay_readable_and_writable_while_a_disk_is_away(disks):
-    server = disks(3, TWO_COPIES)
+    server = disks(3, replication=TWO_COPIES)
     s3 = server.s3()
     put_all(s3, 10)
     multipart(s3, "bucket", "joined", [body_of(PART_BYTES_MIN), b"end"])
@@ -84,7 +65,7 @@ def test_objects_stay_readable_and_writable_while_a_disk_is_away(disks):
 
 
 def test_write_is_refused_below_write_copies_min(disks):
-    server = disks(2, {**TWO_COPIES, "write_copies_min": 2})
+    server = disks(2, replication={**TWO_COPIES, "write_copies_min": 2})
     s3 = server.s3()
     put_all(s3, 1)
     (server.folder / "disk1").rename(server.folder / "unmounted")
@@ -98,7 +79,7 @@ def test_write_is_refused_below_write_copies_min(disks):
 
 
 def test_write_with_fewer_copies_is_counted_and_completed_later(disks):
-    server = disks(2, TWO_COPIES)
+    server = disks(2, replication=TWO_COPIES)
     s3 = server.s3()
     (server.folder / "disk1").rename(server.folder / "unmounted")
     s3.put_object(Bucket="bucket", Key="key-0", Body=body_of(20_000, "key-0"))
@@ -112,7 +93,7 @@ def test_write_with_fewer_copies_is_counted_and_completed_later(disks):
 
 
 def test_factor_is_changed_by_a_reload(disks):
-    server = disks(3, {**TWO_COPIES, "factor": 1, "write_copies": 1})
+    server = disks(3, replication={**TWO_COPIES, "factor": 1, "write_copies": 1})
     s3 = server.s3()
     put_all(s3, 20)
     multipart(s3, "bucket", "joined", [body_of(PART_BYTES_MIN), b"end"])
@@ -132,7 +113,7 @@ def test_factor_is_changed_by_a_reload(disks):
 
 
 def test_copy_into_a_bucket_with_a_higher_factor_gets_more_copies(disks):
-    server = disks(2, {**TWO_COPIES, "factor": 1, "write_copies": 1})
+    server = disks(2, replication={**TWO_COPIES, "factor": 1, "write_copies": 1})
     server.stop()
     server.config["buckets"] = [{"name": "important", "replication_factor": 2}]
     s3 = server.start().s3()
@@ -145,7 +126,7 @@ def test_copy_into_a_bucket_with_a_higher_factor_gets_more_copies(disks):
 
 
 def test_copy_that_rots_is_replaced(disks):
-    server = disks(3, TWO_COPIES)
+    server = disks(3, replication=TWO_COPIES)
     s3 = server.s3()
     put_all(s3, 1)
     name, key = server.rows("SELECT backend_name, physical_key FROM object_locations ORDER BY backend_name")[0]
@@ -157,7 +138,7 @@ def test_copy_that_rots_is_replaced(disks):
 
 def test_requests_and_copies_race_without_loss(disks):
     """Overwrites and deletes run beside a factor that changes; in the end every object has its copies."""
-    server = disks(3, {**TWO_COPIES, "factor": 1, "write_copies": 1})
+    server = disks(3, replication={**TWO_COPIES, "factor": 1, "write_copies": 1})
     s3 = server.s3()
     stop, written = threading.Event(), {}
 

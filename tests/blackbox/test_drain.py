@@ -3,30 +3,12 @@
 import json
 import threading
 
-import pytest
-
 from admin_client import admin_request, command
 from polling import eventually
 from s3_checks import body_of, read
-from settled_state import QUICK, files_below, settle
+from settled_state import files_below, settle
 
 SECONDS = 60
-
-
-@pytest.fixture
-def disks(own_server):
-    """Starts a server with several folders."""
-
-    def start(count, **settings):
-        server = own_server(settings={**QUICK, "identity": {"probe_interval": "200ms"}, **settings})
-        server.config["backends"] = [
-            {"name": f"disk{number}", "kind": "fs", "root": str(server.folder / f"disk{number}")}
-            for number in range(count)
-        ]
-        server.start().s3().create_bucket(Bucket="bucket")
-        return server
-
-    return start
 
 
 def put_all(s3, count):

@@ -121,6 +121,7 @@ impl Catalog {
 
     /// Stops a drain: the backend takes writes again, and its copies count. Fails as `Closed` if it is being removed.
     pub async fn stop_drain(&self, name: &BackendName) -> Result<(), Error> {
+        // Not announced: writers avoid a draining backend already.
         let mut unit = Unit::new("stop_drain");
         unit.at(LockRank::Backend).one(LOCK_IN_USE, params![name], Verdict::Closed);
         unit.run("UPDATE backends SET draining = 0, draining_since = NULL WHERE name = $1", params![name]);
@@ -182,7 +183,7 @@ impl Catalog {
         self.write(unit).await.map(drop)
     }
 
-    /// Runs an announced change, ends its announcement, and starts a review: other copies count now.
+    /// Runs a change, ends its announcement if there is one, and starts a review: other copies count now.
     async fn change_backend(&self, name: &BackendName, mut unit: Unit) -> Result<(), Error> {
         unit.run("DELETE FROM backend_changes WHERE backend_name = $1", params![name]);
         start_review(&mut unit);

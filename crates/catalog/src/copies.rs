@@ -23,7 +23,7 @@ pub(crate) use review::start_review;
 pub use work::{CopyWork, CountedLocation};
 
 /// True for a location `l` that counts towards the factor of its content. Every decision about the number of copies
-/// uses this expression. A copy on a frozen backend counts until the backend is unhealthy.
+/// uses this expression. A copy on a frozen or unreachable backend counts.
 pub(crate) const COUNTS: &str = "l.state = 'present' AND EXISTS (SELECT 1 FROM backends k \
      WHERE k.name = l.backend_name AND k.draining = 0 AND k.unhealthy_since IS NULL AND k.removed_at IS NULL \
      AND coalesce(l.verified_at, 0) >= coalesce(k.trust_from, 0))";
@@ -69,13 +69,13 @@ const SUSPECT: &str = "UPDATE object_locations SET state = 'suspect' \
 const CONFIRM: &str = "UPDATE object_locations SET state = 'present', verified_at = :now \
      WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3";
 
-/// Adds the statement that makes a copy present and verified, because its bytes were read and have the right digest.
+/// Adds the statement that makes a copy present and verified, because the caller read or probed it.
 pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location) {
     unit.run(CONFIRM, params![content, &copy.backend, copy.physical_key.as_str()]);
 }
 
 impl Catalog {
-    /// Records that a copy was read and has the right digest: a suspect one is present again.
+    /// Records that a copy is good: a suspect one was read and has the right digest, a present one was probed.
     pub async fn confirm_copy(&self, content: ContentId, copy: &Location) -> Result<(), Error> {
         let mut unit = Unit::new("confirm_copy");
         unit.lock(LockRank::Content, "SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);

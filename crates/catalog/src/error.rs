@@ -23,9 +23,10 @@ pub enum Verdict {
     RunAgain,
     /// The content that the caller resolved or planned with changed: resolve again.
     ResolveAgain,
-    /// The content has as many copies as its factor, or the copy would not count.
+    /// The number of copies does not allow the change: none is missing or being written already, or too few others are
+    /// proven to remove one.
     NotNeeded,
-    /// The bucket has objects or open uploads.
+    /// The bucket has objects or open uploads, or rows name bytes on the backend.
     NotEmpty,
     /// An index and its table disagree: nothing was changed, and the catalog is damaged.
     Damaged,

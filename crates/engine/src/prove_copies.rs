@@ -13,12 +13,12 @@ impl Engine {
         let mut changed = false;
         for copy in work.copies.iter().filter(|copy| !copy.counts && self.takes_writes(copy)) {
             let Location { backend, physical_key } = &copy.location;
-            let is_good = if copy.is_present {
+            let state = if copy.is_present {
                 self.sharing.checker.check_copy(&copy.location, work.size_bytes).await
             } else {
                 self.compare_digest(work, &copy.location).await
             };
-            match is_good {
+            match state {
                 CopyState::Good => {
                     self.catalog.confirm_copy(work.content, &copy.location).await?;
                     tracing::info!(%backend, physical_key, "copy verified, it counts again");

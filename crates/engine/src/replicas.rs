@@ -24,7 +24,7 @@ pub enum CopyOutcome {
     Copied(Location),
     /// The content needs no copy any more, or it was deleted meanwhile.
     NotNeeded,
-    /// Another copy of the content is being written to the same backend.
+    /// Another copy of the content is being written to the same backend, or the content was deleted.
     InProgress,
     /// No backend can take a copy now.
     NoTarget,

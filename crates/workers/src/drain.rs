@@ -166,7 +166,7 @@ impl DrainWorker {
         match self.catalog.remove_copy(&RemoveCopy { content, copy, kept, reason: Reason::Drain, grace }).await {
             Ok(()) => Ok(Drained::Removed),
             Err(CatalogError::Guard(Verdict::NotNeeded)) => {
-                Ok(Drained::Stuck("its other copies could not be probed".to_owned()))
+                Ok(Drained::Stuck("too few of its other copies could be verified, or the backend is frozen".to_owned()))
             }
             Err(CatalogError::Guard(_)) => Ok(Drained::Gone),
             Err(error) => Err(error.into()),

@@ -56,12 +56,12 @@ impl Worker for OverReplicationWorker {
 impl OverReplicationWorker {
     /// Removes one copy of a content with too many; true if it was removed.
     async fn remove_one(&self, work: &CopyWork, usage: &[QuotaUsage], report: &mut Report) -> Result<bool, Error> {
-        let victim = victim(work, usage).filter(|_| !work.is_gone && work.counting() > work.factor);
-        let Some(victim) = victim else {
+        let excess = copy_to_remove(work, usage).filter(|_| !work.is_gone && work.counting() > work.factor);
+        let Some(excess) = excess else {
             self.catalog.settle_copy_work(work.content).await?;
             return Ok(false);
         };
-        let copy = victim.location.clone();
+        let copy = excess.location.clone();
         let remove = RemoveCopy {
             content: work.content,
             kept: self.engine.proven_copies(work, &copy).await,
@@ -92,7 +92,7 @@ impl OverReplicationWorker {
 }
 
 /// The copy to remove: the one on the fullest backend; among equals, the one that was verified longest ago.
-fn victim<'a>(work: &'a CopyWork, usage: &[QuotaUsage]) -> Option<&'a CountedLocation> {
+fn copy_to_remove<'a>(work: &'a CopyWork, usage: &[QuotaUsage]) -> Option<&'a CountedLocation> {
     let counting = work.copies.iter().filter(|copy| copy.counts);
     counting.max_by(|one, other| {
         let fill = |copy: &CountedLocation| used_share(usage, &copy.location.backend);
@@ -100,7 +100,7 @@ fn victim<'a>(work: &'a CopyWork, usage: &[QuotaUsage]) -> Option<&'a CountedLoc
     })
 }
 
-/// Used share of a backend's quota. A backend without one counts by its bytes, as large as the largest quota.
+/// Used share of a backend's quota. A backend without a quota is compared as if it had the largest quota of all.
 fn used_share(usage: &[QuotaUsage], name: &BackendName) -> f64 {
     let largest = usage.iter().filter_map(|usage| usage.limit_bytes).max().unwrap_or(u64::MAX);
     let of = usage.iter().find(|usage| usage.backend == *name);
@@ -120,7 +120,7 @@ mod tests {
     use s3o_model::ids::ContentId;
     use s3o_model::quota::QuotaUsage;
 
-    use super::victim;
+    use super::copy_to_remove;
 
     fn usage(name: &str, used_bytes: u64, limit_bytes: Option<u64>) -> QuotaUsage {
         let backend = name.parse().expect("valid");
@@ -145,7 +145,7 @@ mod tests {
             is_gone: false,
             copies,
         };
-        victim(&work, usage).expect("a copy").location.backend.to_string()
+        copy_to_remove(&work, usage).expect("a copy").location.backend.to_string()
     }
 
     #[test]

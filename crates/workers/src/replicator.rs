@@ -117,7 +117,7 @@ impl ReplicatorWorker {
         })
     }
 
-    /// Counts a result and postpones the work that failed; true if the queue became shorter or longer.
+    /// Counts a result and postpones the work that failed; false if the work was postponed.
     async fn record(&self, work: &CopyWork, result: Replicated, report: &mut Report) -> Result<bool, Error> {
         match result {
             Replicated::Settled => report.count("settled", 1),

@@ -69,7 +69,8 @@ pub struct DrainView {
     pub stuck: BTreeMap<String, u64>,
 }
 
-/// Why a request of an operator was refused; nothing was changed.
+/// Why a request of an operator was not carried out. Nothing was changed, except possibly by one that failed: the
+/// operator repeats it.
 #[derive(Debug)]
 pub enum RetirementRefused {
     /// No configured backend has this name.

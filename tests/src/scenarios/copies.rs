@@ -4,7 +4,7 @@ use s3o_engine::Error;
 
 use super::expiry::tick;
 use super::{LARGE, Scenario, Work, delete, holds, nothing, put_new, put_old};
-use crate::harness::Harness;
+use crate::harness::{Expected, Harness};
 
 /// Ticks that a change of the factor needs: a page of the review, its end, and the work.
 const TICKS: usize = 4;
@@ -47,71 +47,49 @@ fn drain_and_undrain(harness: &Harness) -> Work<'_> {
     })
 }
 
+/// Returns the bodies that the keys may have.
+type ExpectedFn = fn() -> Expected;
+
+/// A scenario with two copies of each object.
+const fn of_two(name: &'static str, [prepare, act]: [for<'a> fn(&'a Harness) -> Work<'a>; 2], kept: Kept) -> Scenario {
+    let (after, before): (ExpectedFn, ExpectedFn) = match kept {
+        Kept::Written => (new_body, no_body),
+        Kept::Replaced => (new_body, old_body),
+        Kept::Deleted => (no_body, old_body),
+        Kept::Unchanged => (old_body, old_body),
+    };
+    Scenario { name, heavy: false, dedup: false, put_bytes_max: LARGE, copies: 2, prepare, act, after, before }
+}
+
+/// What an acknowledged operation does to the object.
+#[derive(Clone, Copy)]
+enum Kept {
+    Written,
+    Replaced,
+    Deleted,
+    Unchanged,
+}
+
+fn no_body() -> Expected {
+    holds("a", None)
+}
+
+fn old_body() -> Expected {
+    holds("a", Some(b"old body"))
+}
+
+fn new_body() -> Expected {
+    holds("a", Some(b"the new body"))
+}
+
 pub(super) const ALL: [Scenario; 6] = [
+    of_two("put of two copies", [nothing, put_new], Kept::Written),
     Scenario {
-        name: "put of two copies",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        copies: 2,
-        prepare: nothing,
-        act: put_new,
-        after: || holds("a", Some(b"the new body")),
-        before: || holds("a", None),
-    },
-    Scenario {
-        name: "put of two copies through backend uploads",
-        heavy: false,
-        dedup: false,
         put_bytes_max: 5,
-        copies: 2,
-        prepare: nothing,
-        act: put_new,
-        after: || holds("a", Some(b"the new body")),
-        before: || holds("a", None),
+        ..of_two("put of two copies through backend uploads", [nothing, put_new], Kept::Written)
     },
-    Scenario {
-        name: "overwrite of two copies",
-        heavy: false,
-        dedup: true,
-        put_bytes_max: LARGE,
-        copies: 2,
-        prepare: put_old,
-        act: put_new,
-        after: || holds("a", Some(b"the new body")),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "delete of two copies",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        copies: 2,
-        prepare: put_old,
-        act: delete,
-        after: || holds("a", None),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "lower and raise the factor",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        copies: 2,
-        prepare: put_old,
-        act: lower_and_raise_the_factor,
-        after: || holds("a", Some(b"old body")),
-        before: || holds("a", Some(b"old body")),
-    },
-    Scenario {
-        name: "drain and undrain",
-        heavy: false,
-        dedup: false,
-        put_bytes_max: LARGE,
-        copies: 2,
-        prepare: put_old,
-        act: drain_and_undrain,
-        after: || holds("a", Some(b"old body")),
-        before: || holds("a", Some(b"old body")),
-    },
+    Scenario { dedup: true, ..of_two("overwrite of two copies", [put_old, put_new], Kept::Replaced) },
+    of_two("delete of two copies", [put_old, delete], Kept::Deleted),
+    of_two("lower and raise the factor", [put_old, lower_and_raise_the_factor], Kept::Unchanged),
+    of_two("drain and undrain", [put_old, drain_and_undrain], Kept::Unchanged),
 ];

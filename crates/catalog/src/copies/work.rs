@@ -48,7 +48,7 @@ pub struct CountedLocation {
     pub counts: bool,
     /// False for a suspect or lost copy.
     pub is_present: bool,
-    /// When its bytes were last verified.
+    /// When the copy was last read, probed or written.
     pub verified_at: Option<Timestamp>,
 }
 

@@ -233,7 +233,9 @@ impl Engine {
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => break,
             }
         }
-        let unanswered = || Err(BackendError::Unknown("no answer in time, other copies are stored".to_owned()));
+        let unanswered = || {
+            Err(BackendError::Unknown("the backend did not answer in time, enough other copies are stored".to_owned()))
+        };
         results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect()
     }
 

@@ -1,4 +1,4 @@
-//! One body for several copies: each chunk goes to every copy, at the pace of the slowest one, in bounded memory.
+//! Sends one body to several copies: every copy gets each chunk, at the pace of the slowest one, in bounded memory.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 /// Chunks that wait for one copy.
 const WAITING_MAX: usize = 2;
-/// A copy that takes no chunk for this long is left out if enough others do.
+/// A copy that takes no chunk for this long is left out if enough others do. Once enough are stored, the others have
+/// this long to answer.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(10);
 
 type Chunk = Result<Bytes, BodyError>;
@@ -43,13 +44,16 @@ fn stream_of(chunks: Receiver<Chunk>, size_bytes: u64) -> ByteStream {
             }
             Some(Err(error)) => Some((Err(error), None)),
             None if left == 0 => None,
-            None => Some((Err(BodyError::Cancelled("the copy was too slow, other copies were stored")), None)),
+            None => Some((
+                Err(BodyError::Cancelled("the backend was too slow, the write continues with the other copies")),
+                None,
+            )),
         }
     }))
 }
 
 impl FanOut {
-    /// Passes on all chunks, or until no copy is left.
+    /// Passes on chunks until the body ends or no copy is left.
     pub(super) async fn run(mut self) {
         while let Some(chunk) = self.body.next().await {
             for position in 0..self.copies.len() {

@@ -227,7 +227,6 @@ pub(super) async fn clock_guard(
     Some(Arc::new(guard))
 }
 
-/// Creates the configured buckets; a damaged catalog is served as it is.
 /// Creates the configured buckets and stores the factors of all buckets.
 pub(super) async fn create_buckets(config: &Config, catalog: &Catalog) -> Result<(), CommandFailure> {
     let failed = |error| CommandFailure::of("catalog", error);

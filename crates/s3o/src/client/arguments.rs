@@ -210,7 +210,7 @@ pub enum BackendAction {
         #[arg(long, value_name = "HASH")]
         found: Option<String>,
     },
-    /// Empty a backend: stop writes there and move its copies to other backends; shows the progress
+    /// Empty a backend: stop writes there, move its copies to other backends, and show the progress
     Drain {
         /// Name of the backend
         name: String,
@@ -223,7 +223,7 @@ pub enum BackendAction {
         /// Name of the backend
         name: String,
     },
-    /// Remove a drained backend that holds nothing; afterwards delete it from the configuration
+    /// Remove a backend that holds nothing; afterwards delete it from the configuration and restart
     Remove {
         /// Name of the backend
         name: String,

@@ -57,7 +57,7 @@ pub fn remove(connection: &AdminConnection, name: &str, json: bool) -> Result<()
     if json {
         println!("{answer}");
     } else {
-        println!("{name}: removed; delete it from the configuration");
+        println!("{name}: removed; delete it from the configuration and restart");
     }
     Ok(())
 }
@@ -77,7 +77,7 @@ fn print_drain(answer: &Value, json: bool) {
         "waiting       {} writes, {} deletes, {} dead letters",
         answer["intents"], answer["cleanups"], answer["dead_letters"]
     );
-    println!("moved         {} copies, {} bytes by this instance", answer["moved"], answer["moved_bytes"]);
+    println!("moved         {} copies, {} bytes by the instance that answered", answer["moved"], answer["moved_bytes"]);
     if let (Some(rate), Some(seconds)) = (answer["rate"].as_u64(), answer["eta_seconds"].as_u64()) {
         println!("rate          {rate} bytes per second, about {seconds} s left");
     }

@@ -32,7 +32,7 @@ pub(super) fn check(root: &Section<'_>, config: &Config) {
     let section = root.section("replication");
     let backends = root.list("backends").len();
     if factor > backends {
-        section.fault("factor", format!("{factor} copies need as many backends, {backends} are configured"));
+        section.fault("factor", too_few(factor, backends));
     }
     if write_copies > factor {
         section.fault("write_copies", format!("{write_copies} is more than replication.factor, use at most {factor}"));
@@ -50,8 +50,11 @@ pub(super) fn check(root: &Section<'_>, config: &Config) {
         if let Some(factor) = entry.text("replication_factor").and_then(|text| text.parse::<usize>().ok())
             && factor > backends
         {
-            let message = format!("{factor} copies need as many backends, {backends} are configured");
-            entry.fault("replication_factor", message);
+            entry.fault("replication_factor", too_few(factor, backends));
         }
     }
+}
+
+fn too_few(factor: usize, backends: usize) -> String {
+    format!("{factor} copies need {factor} backends, but {backends} are configured: add backends or use a lower number")
 }

@@ -34,7 +34,7 @@ impl From<RetirementRefused> for AdminError {
             RetirementRefused::NotEmpty(held) => {
                 let message = format!(
                     "the backend still holds {} copies, {} writes under way, {} queued deletes and {} dead letters: \
-                     drain it first",
+                     drain it first, and retry or discard its dead letters",
                     held.locations, held.intents, held.cleanups, held.dead_letters
                 );
                 Self::new(StatusCode::CONFLICT, "not_empty", message)
@@ -42,7 +42,7 @@ impl From<RetirementRefused> for AdminError {
             RetirementRefused::Removed => Self::new(
                 StatusCode::CONFLICT,
                 "removed",
-                "the backend was removed: delete it from the configuration, or accept it to use it again",
+                "the backend was removed: delete it from the configuration, or run `s3o backend accept NAME` to use it again",
             ),
             RetirementRefused::NotOurs => Self::new(
                 StatusCode::CONFLICT,

@@ -16,8 +16,9 @@ use crate::Error;
 
 /// Why a backend takes no writes while the identity of another store at its path is not checked yet.
 const EXCHANGED: &str = "its path leads to another store; the identity is being checked";
-/// Why a backend takes no calls that an operator removed while the configuration still names it.
-pub const REMOVED: &str = "an operator removed it: delete it from the configuration, or accept it to use it again";
+/// Why a backend is frozen that an operator removed and that the configuration still names.
+pub const REMOVED: &str =
+    "an operator removed it: delete it from the configuration, or run `s3o backend accept NAME` to use it again";
 /// How often an attach is tried for backends that were not reached, and for folders that are frozen.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 /// Why a backend is frozen that lacks the newest object.
