@@ -14,11 +14,14 @@ from server_process import ADMIN_TOKEN
 
 WORKERS = {
     "cleanup",
+    "drain",
     "expiry",
     "identity",
     "lifecycle",
+    "over_replication",
     "pending_reaper",
     "quota_audit",
+    "replicator",
     "stale_multipart",
     "watchdog",
 }
@@ -37,6 +40,10 @@ REQUESTS = [
     ("POST", "/workers/cleanup/pause"),
     ("POST", "/workers/cleanup/resume"),
     ("POST", "/backends/disk/accept"),
+    ("POST", "/backends/disk/drain"),
+    ("GET", "/backends/disk/drain"),
+    ("DELETE", "/backends/disk/drain"),
+    ("DELETE", "/backends/disk"),
     ("POST", "/clock/accept"),
     ("POST", "/backends/disk/dismiss?host=unknown"),
     ("GET", "/cleanup-queue"),

@@ -156,6 +156,6 @@ def test_every_configuration_of_the_readme_is_valid(tmp_path):
 def test_readme_starts_with_the_single_copy_and_catalog_warnings():
     for name in ("README.md", "docs/operations.md"):
         first_screen = "\n".join((ROOT / name).read_text().splitlines()[:30])
-        assert "Each object has one copy today" in first_screen, name
+        assert "Each object has one copy unless you configure more" in first_screen, name
         assert "back it up" in first_screen.lower() and "pg_dump" in first_screen, name
         assert "only record of which bytes belong to which object" in first_screen, name
