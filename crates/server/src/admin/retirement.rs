@@ -42,7 +42,7 @@ impl From<RetirementRefused> for AdminError {
             RetirementRefused::Removed => Self::new(
                 StatusCode::CONFLICT,
                 "removed",
-                "the backend was removed: delete it from the configuration, or run `s3o backend accept NAME` to use it again",
+                "the backend was removed: delete it from the configuration, or run `s3o backend accept NAME`",
             ),
             RetirementRefused::NotOurs => Self::new(
                 StatusCode::CONFLICT,
