@@ -51,19 +51,23 @@ fn drain_and_undrain(harness: &Harness) -> Work<'_> {
 type ExpectedFn = fn() -> Expected;
 
 /// A scenario with two copies of each object.
-const fn of_two(name: &'static str, [prepare, act]: [for<'a> fn(&'a Harness) -> Work<'a>; 2], kept: Kept) -> Scenario {
-    let (after, before): (ExpectedFn, ExpectedFn) = match kept {
-        Kept::Written => (new_body, no_body),
-        Kept::Replaced => (new_body, old_body),
-        Kept::Deleted => (no_body, old_body),
-        Kept::Unchanged => (old_body, old_body),
+const fn of_two(
+    name: &'static str,
+    [prepare, act]: [for<'a> fn(&'a Harness) -> Work<'a>; 2],
+    change: ObjectChange,
+) -> Scenario {
+    let (after, before): (ExpectedFn, ExpectedFn) = match change {
+        ObjectChange::Written => (new_body, no_body),
+        ObjectChange::Replaced => (new_body, old_body),
+        ObjectChange::Deleted => (no_body, old_body),
+        ObjectChange::Unchanged => (old_body, old_body),
     };
     Scenario { name, heavy: false, dedup: false, put_bytes_max: LARGE, copies: 2, prepare, act, after, before }
 }
 
 /// What an acknowledged operation does to the object.
 #[derive(Clone, Copy)]
-enum Kept {
+enum ObjectChange {
     Written,
     Replaced,
     Deleted,
@@ -83,13 +87,13 @@ fn new_body() -> Expected {
 }
 
 pub(super) const ALL: [Scenario; 6] = [
-    of_two("put of two copies", [nothing, put_new], Kept::Written),
+    of_two("put of two copies", [nothing, put_new], ObjectChange::Written),
     Scenario {
         put_bytes_max: 5,
-        ..of_two("put of two copies through backend uploads", [nothing, put_new], Kept::Written)
+        ..of_two("put of two copies through backend uploads", [nothing, put_new], ObjectChange::Written)
     },
-    Scenario { dedup: true, ..of_two("overwrite of two copies", [put_old, put_new], Kept::Replaced) },
-    of_two("delete of two copies", [put_old, delete], Kept::Deleted),
-    of_two("lower and raise the factor", [put_old, lower_and_raise_the_factor], Kept::Unchanged),
-    of_two("drain and undrain", [put_old, drain_and_undrain], Kept::Unchanged),
+    Scenario { dedup: true, ..of_two("overwrite of two copies", [put_old, put_new], ObjectChange::Replaced) },
+    of_two("delete of two copies", [put_old, delete], ObjectChange::Deleted),
+    of_two("lower and raise the factor", [put_old, lower_and_raise_the_factor], ObjectChange::Unchanged),
+    of_two("drain and undrain", [put_old, drain_and_undrain], ObjectChange::Unchanged),
 ];
