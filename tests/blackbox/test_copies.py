@@ -24,6 +24,13 @@ def copies(server):
     return [int(number) for _, number in rows]
 
 
+def all_usable(server):
+    """True if every disk is mounted, has the right identity, and no circuit breaker skips it."""
+    expected = {"s3o_backend_up": 1, "s3o_backend_frozen": 0, "s3o_circuit_breaker_state": 0}
+    shown = server.metrics().items()
+    return all(value == expected.get(name.partition("{")[0], value) for name, value in shown)
+
+
 def wait_for_copies(server, number):
     def as_wanted():
         waiting = server.rows("SELECT 1 FROM copy_work LIMIT 1") or server.rows("SELECT 1 FROM copy_review LIMIT 1")
@@ -58,7 +65,7 @@ def test_objects_stay_readable_and_writable_while_a_disk_is_away(disks):
         s3.put_object(Bucket="bucket", Key="large", Body=body_of(300_000, str(number)))
         assert read(s3, "bucket", "large") == body_of(300_000, str(number))
         (server.folder / "unmounted").rename(root)
-        eventually(lambda: server.admin_get("/health/ready")[0] == 200, SECONDS)
+        eventually(lambda: all_usable(server), SECONDS, 0.1)
     wait_for_copies(server, 2)
     settle(server)
     assert_all_readable(s3, 13)
