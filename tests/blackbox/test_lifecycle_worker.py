@@ -193,11 +193,15 @@ class TestWorker:
         put_all(servers[0], *[f"tmp/{number}" for number in range(30)])
         age(servers[0], 8)
         eventually(lambda: not keys_of(servers[1].s3(), "bucket"), 30, message="the rule is not applied on schedule")
-        lines = [
-            admin_request(server, "GET", "/audit?event=lifecycle.deleted&limit=100")[1]["items"] for server in servers
-        ]
-        removed = [line["key"] for line in lines[0] + lines[1]]
-        assert sorted(removed) == sorted(f"tmp/{number}" for number in range(30)), "each deletion is audited once"
+
+        def removed():
+            """Keys of all audited deletions."""
+            answers = [admin_request(server, "GET", "/audit?event=lifecycle.deleted&limit=100") for server in servers]
+            return [line["key"] for _, answer in answers for line in answer["items"]]
+
+        # The lines are written when the run ends, after its deletions were committed.
+        eventually(lambda: len(removed()) >= 30, 30, message="the deletions are not audited")
+        assert sorted(removed()) == sorted(f"tmp/{number}" for number in range(30)), "each deletion is audited once"
 
     @pytest.mark.parametrize(
         "rule", [{"prefix": "a", "expiration_days": 1}, {"bucket": "b-b", "prefix": "", "expiration_days": 1}]
