@@ -125,10 +125,11 @@ def own_postgres():
 def instances(own_server):
     """Creates several servers on one catalog and one backend, with one bucket.
 
-    `backends` has one entry per server if they reach the backend through different proxies.
+    `backends` has one entry per server if they reach the backend through different proxies. `all_backends` has the
+    whole list of each server's backends.
     """
 
-    def make(count, settings=None, backends=(), **database):
+    def make(count, settings=None, backends=(), all_backends=(), **database):
         catalog, settings = PostgresCatalog(), {**QUICK, **(settings or {})}
         servers = []
         for number in range(count):
@@ -136,6 +137,8 @@ def instances(own_server):
             backend = backends[number] if backends else shared
             servers.append(own_server(name=f"instance-{number}", settings=settings, catalog=catalog, backend=backend))
             servers[-1].config["database"].update(database)
+            if all_backends:
+                servers[-1].config["backends"] = all_backends[number]
             servers[-1].start()
         servers[0].s3().create_bucket(Bucket="bucket")
         return servers

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use s3o_catalog::Catalog;
-use s3o_model::ids::{ClaimToken, IdSource};
+use s3o_catalog::{Catalog, Error as CatalogError, UnhealthyRule};
+use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
 use s3o_tests::environment::TestBackend;
 use s3o_tests::invariants::tick;
@@ -61,14 +61,22 @@ pub async fn expire_elsewhere(catalog: Arc<Catalog>, ids: IdSource, mut rng: Rng
     }
 }
 
-/// Drains that start and stop, and factors that change.
-pub async fn change_copies(catalog: Arc<Catalog>, names: Vec<BackendName>, mut rng: Rng, journal: Journal) {
+/// Drains that start and stop, backends that become unhealthy and recover, and factors that change.
+pub async fn change_copies(
+    catalog: Arc<Catalog>,
+    instance: InstanceId,
+    names: Vec<BackendName>,
+    mut rng: Rng,
+    journal: Journal,
+) {
     loop {
         tokio::time::sleep(Duration::from_millis(rng.u64(100..3_000))).await;
         let name = &names[rng.usize(..names.len())];
-        let (what, changed) = match rng.u8(..4) {
+        let (what, changed) = match rng.u8(..6) {
             0 => ("factor changed", catalog.set_factors(rng.usize(1..=2), &[]).await.is_ok_and(|changed| changed)),
             1 => ("drain started", catalog.start_drain(name, &names).await.is_ok()),
+            2 => ("unhealthy began", begin_unhealthy(&catalog, instance, name, &names).await.is_ok()),
+            3 => ("unhealthy ended", catalog.end_unhealthy(name).await.is_ok()),
             _ => ("drain stopped", catalog.stop_drain(name).await.is_ok()),
         };
         if changed {
@@ -76,6 +84,20 @@ pub async fn change_copies(catalog: Arc<Catalog>, names: Vec<BackendName>, mut r
             journal.record(format_args!("{what}: {name}"));
         }
     }
+}
+
+/// The only instance has been unable to use the backend for an hour.
+async fn begin_unhealthy(
+    catalog: &Catalog,
+    instance: InstanceId,
+    name: &BackendName,
+    names: &[BackendName],
+) -> Result<(), CatalogError> {
+    catalog.record_view(instance, name, Some(Duration::from_hours(1))).await?;
+    let rule = UnhealthyRule { after: Duration::from_mins(10), answer_wait: Duration::ZERO };
+    let began = catalog.begin_unhealthy(name, names, rule).await;
+    catalog.close_view(instance, name).await?;
+    began
 }
 
 /// Runs one tick and records its report.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use s3o_catalog::Error as CatalogError;
 use s3o_engine::PutObject;
 use s3o_model::multipart::PART_BYTES_MIN;
 use s3o_tests::harness::bucket;
@@ -37,10 +38,14 @@ impl Simulation {
         self.check_illegal_deletes();
     }
 
-    /// Ends all drains and sets the configured factor, so that every content gets its copies.
+    /// Ends all drains and unhealthy states, and sets the configured factor, so that every content gets its copies.
     async fn restore_copies(&self, process: &SimulatedProcess) {
         for backend in &self.environment.backends {
             process.catalog.stop_drain(&backend.name()).await.expect("stopped");
+            match process.catalog.end_unhealthy(&backend.name()).await {
+                Ok(()) | Err(CatalogError::Guard(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
         }
         process.catalog.set_factors(self.environment.settings.copies, &[]).await.expect("set");
     }

@@ -50,8 +50,10 @@ const OUTCOMES: [&str; 10] = [
 /// Dedup events; each must occur in every shard.
 const DEDUP: [&str; 2] = ["content pinned", "content kept once"];
 /// Changes of the number of copies; each must occur in every shard.
-const COPIES: [&str; 6] = [
+const COPIES: [&str; 8] = [
     "factor changed",
+    "unhealthy began",
+    "unhealthy ended",
     "drain started",
     "replicator copied",
     "over_replication removed",

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use s3o_cache::CacheSettings;
 use s3o_model::entropy::SeededEntropy;
+use s3o_model::ids::InstanceId;
 use s3o_tests::database::BlockingDatabase;
 use s3o_tests::environment::{Environment, ProcessSettings, TestBackend};
 use s3o_tests::harness::Harness;
@@ -200,8 +201,8 @@ impl Simulation {
         background.spawn(expire_elsewhere(catalog, ids, self.rng.fork(), self.journal.clone()));
         if self.environment.settings.copies > 1 {
             let names = self.environment.backends.iter().map(TestBackend::name).collect();
-            let catalog = process.catalog.clone();
-            background.spawn(change_copies(catalog, names, self.rng.fork(), self.journal.clone()));
+            let (catalog, instance) = (process.catalog.clone(), InstanceId::new(process.process.ids().fresh()));
+            background.spawn(change_copies(catalog, instance, names, self.rng.fork(), self.journal.clone()));
         }
         let changes = EnvironmentChanges {
             clock: self.environment.clock.clone(),

@@ -39,6 +39,8 @@ pub struct BackendState {
     pub object_bytes_max: Option<u64>,
     /// True while the backend is being emptied: it takes no writes.
     pub draining: bool,
+    /// Since when its copies do not count, because no instance can use it.
+    pub unhealthy_since: Option<Timestamp>,
 }
 
 impl BackendState {
@@ -165,8 +167,8 @@ impl Fleet {
                 name: member.backend.name().clone(),
                 writable: state.frozen.is_none() && !state.draining,
                 circuit_open: !member.circuits.as_ref().is_none_or(|circuits| circuits.admits(CallKind::Write)),
-                // Bytes that cannot be read back go there only if no other backend takes them.
-                reachable: state.reachability.outage().is_none() && !reads_open,
+                // Bytes that cannot be read back, or do not count, go there only if no other backend takes them.
+                reachable: state.reachability.outage().is_none() && !reads_open && state.unhealthy_since.is_none(),
                 full_from_bytes: state.full.filter(|full| full.holds(now)).map(|full| full.from_bytes),
                 object_bytes_max: state.object_bytes_max,
                 filled_bytes: 0,
@@ -263,6 +265,15 @@ impl Fleet {
         {
             tracing::info!(backend = %name, draining, "drain state of backend changed");
             member.change(|state| state.draining = draining);
+        }
+    }
+
+    /// Records since when the copies on a backend do not count because no instance can use it.
+    pub fn set_unhealthy(&self, name: &BackendName, since: Option<Timestamp>) {
+        if let Some(member) = self.member(name)
+            && member.state().unhealthy_since != since
+        {
+            member.change(|state| state.unhealthy_since = since);
         }
     }
 

@@ -1,16 +1,18 @@
-//! States of backends that all instances share: draining, being removed, removed.
+//! States of backends that all instances share: draining, unhealthy, being removed, removed.
 //!
 //! A change is announced in a row of its own before the row of the backend is locked. Writers read the announcement
 //! without a lock and leave the backend alone; otherwise the change would wait behind their shared locks.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::names::BackendName;
 
+use crate::backend_views::summary_of_views;
 use crate::copies::start_review;
 use crate::error::{Error, Verdict};
-use crate::unit::{LockRank, Unit, json};
+use crate::unit::{LockRank, Row, Unit, json};
 use crate::{Catalog, params};
 
 /// How long an announcement holds if its author dies before the change.
@@ -27,6 +29,14 @@ pub struct SharedBackendState {
     pub removed: bool,
     /// True if an instance recorded another store there, and no operator dismissed that.
     pub disputed: bool,
+    /// Since when its copies do not count because no instance can use it.
+    pub unhealthy_since: Option<Timestamp>,
+    /// Number of instances that answered lately that they can use it.
+    pub usable_views: u64,
+    /// Number of instances that answered lately that they cannot.
+    pub failing_views: u64,
+    /// The shortest time for which one of these could not use it.
+    pub failing_for: Option<Duration>,
 }
 
 /// What a backend still holds.
@@ -50,6 +60,22 @@ impl BackendHoldings {
     pub const fn is_empty(&self) -> bool {
         self.locations == 0 && self.intents == 0 && self.cleanups == 0 && self.dead_letters == 0
     }
+}
+
+fn state(row: &Row) -> Result<SharedBackendState, Error> {
+    let draining = row.int("draining")? == 1;
+    let since = row.opt_time("draining_since")?.unwrap_or(Timestamp::from_millis(0));
+    let failing_ms = row.opt_int("failing_ms")?.map(|millis| u64::try_from(millis).unwrap_or(0));
+    Ok(SharedBackendState {
+        name: row.parse("name")?,
+        draining_since: draining.then_some(since),
+        removed: row.opt_int("removing_since")?.is_some(),
+        disputed: row.int("disputed")? == 1,
+        unhealthy_since: row.opt_time("unhealthy_since")?,
+        usable_views: row.size("usable_views")?,
+        failing_views: row.size("failing_views")?,
+        failing_for: failing_ms.map(Duration::from_millis),
+    })
 }
 
 const HOLDINGS: &str = "SELECT (SELECT count(*) FROM object_locations WHERE backend_name = $1) AS locations, \
@@ -78,22 +104,16 @@ const IF_EMPTY: &str = "SELECT name FROM backends WHERE name = $1 \
 impl Catalog {
     /// States of all backends that were ever attached, by name.
     pub async fn backend_states(&self) -> Result<Vec<SharedBackendState>, Error> {
-        const STATES: &str = "SELECT name, draining, draining_since, removing_since, \
-             CASE WHEN EXISTS (SELECT 1 FROM identity_records WHERE backend_name = name AND reason IS NOT NULL \
-             AND coalesce(dismissed_hash, '') <> hash AND lease_until > :now) THEN 1 ELSE 0 END AS disputed \
-             FROM backends ORDER BY name";
-        let rows = self.survey(STATES, vec![]).await?;
-        let state = |row: &crate::unit::Row| {
-            let draining = row.int("draining")? == 1;
-            let since = row.opt_time("draining_since")?.unwrap_or(Timestamp::from_millis(0));
-            Ok(SharedBackendState {
-                name: row.parse("name")?,
-                draining_since: draining.then_some(since),
-                removed: row.opt_int("removing_since")?.is_some(),
-                disputed: row.int("disputed")? == 1,
-            })
-        };
-        rows.iter().map(state).collect()
+        static STATES: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "SELECT name, draining, draining_since, removing_since, unhealthy_since, {}, \
+                 CASE WHEN EXISTS (SELECT 1 FROM identity_records WHERE backend_name = name AND reason IS NOT NULL \
+                 AND coalesce(dismissed_hash, '') <> hash AND lease_until > :now) THEN 1 ELSE 0 END AS disputed \
+                 FROM backends ORDER BY name",
+                summary_of_views()
+            )
+        });
+        self.survey(&STATES, vec![]).await?.iter().map(state).collect()
     }
 
     /// Names of draining backends.
@@ -163,17 +183,18 @@ impl Catalog {
         unit.at(LockRank::Backend).one(LOCK, params![name], Verdict::NoSuchObject);
         unit.one(IF_EMPTY, params![name], Verdict::NotEmpty);
         unit.one(
-            "UPDATE backends SET removed_at = :now, draining = 0, draining_since = NULL, mark = NULL, \
-             next_mark = NULL, mark_sequence = 0, next_sequence = 0, past_marks = '[]' \
+            "UPDATE backends SET removed_at = :now, draining = 0, draining_since = NULL, unhealthy_since = NULL, \
+             mark = NULL, next_mark = NULL, mark_sequence = 0, next_sequence = 0, past_marks = '[]' \
              WHERE name = $1 AND removing_since IS NOT NULL",
             params![name],
             Verdict::RunAgain,
         );
         unit.run("DELETE FROM identity_records WHERE backend_name = $1", params![name]);
+        unit.run("DELETE FROM backend_views WHERE backend_name = $1", params![name]);
         self.write(unit).await.map(drop)
     }
 
-    async fn announce_change(&self, name: &BackendName) -> Result<(), Error> {
+    pub(crate) async fn announce_change(&self, name: &BackendName) -> Result<(), Error> {
         let mut unit = Unit::new("announce_change");
         unit.run(
             "INSERT INTO backend_changes (backend_name, until) VALUES ($1, :now + $2) \
@@ -184,7 +205,7 @@ impl Catalog {
     }
 
     /// Runs a change, ends its announcement if there is one, and starts a review: other copies count now.
-    async fn change_backend(&self, name: &BackendName, mut unit: Unit) -> Result<(), Error> {
+    pub(crate) async fn change_backend(&self, name: &BackendName, mut unit: Unit) -> Result<(), Error> {
         unit.run("DELETE FROM backend_changes WHERE backend_name = $1", params![name]);
         start_review(&mut unit);
         let changed = self.write(unit).await;

@@ -7,6 +7,7 @@
 mod ahead;
 mod audits;
 mod backend_states;
+mod backend_views;
 mod buckets;
 mod check;
 mod cleanups;
@@ -48,6 +49,7 @@ use std::sync::Arc;
 pub use ahead::Longest;
 pub use audits::{AuditedStripe, CondemnedPlace, Confirmed, CountPage, Recounted};
 pub use backend_states::{BackendHoldings, SharedBackendState};
+pub use backend_views::UnhealthyRule;
 pub use cleanups::waiting::{Ages, Waiting};
 pub use cleanups::{ClaimedCleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use commits::ContentPlan;

@@ -123,12 +123,15 @@ impl Engine {
         backend.get(physical_key, None).await.map_err(|error| format!("{name}: {error}"))
     }
 
-    /// The backends for another copy, in order: those that take writes of this size and have no copy.
+    /// The backends for another copy, in order: those that take writes of this size, have no copy, and are healthy.
     async fn replica_targets(&self, work: &CopyWork) -> Result<Vec<SharedBackend>, Error> {
         let has_copy =
             |name: &BackendName| work.copies.iter().any(|copy| copy.is_present && copy.location.backend == *name);
+        let is_healthy =
+            |name: &BackendName| self.fleet.state(name).is_some_and(|state| state.unhealthy_since.is_none());
         let views = self.placement_views().await?;
-        let free: Vec<BackendView> = views.into_iter().filter(|view| !has_copy(&view.name)).collect();
+        let free: Vec<BackendView> =
+            views.into_iter().filter(|view| !has_copy(&view.name) && is_healthy(&view.name)).collect();
         let names = self.place(&free, work.size_bytes);
         Ok(names.iter().filter_map(|name| self.fleet.get(name)).cloned().collect())
     }

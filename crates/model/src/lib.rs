@@ -27,6 +27,7 @@ pub mod listing;
 pub mod multipart;
 pub mod names;
 pub mod object;
+pub mod outage;
 pub mod physical_key;
 pub mod placement;
 pub mod quota;

@@ -188,12 +188,13 @@ impl App {
     async fn background(mut self, sighup: Signal) {
         let (engine, identity, cache) = (self.engine.clone(), Arc::clone(&self.identity), self.cache.clone());
         let clock_guard = self.context.clock_guard.clone();
-        let prober = Prober {
+        let prober = Arc::new(Prober {
             fleet: Arc::clone(&self.fleet),
             identity: Arc::clone(&self.identity),
             clock: Arc::clone(&self.context.clock),
             intervals: self.probe_intervals.clone(),
-        };
+        });
+        let follower = self.follower(&prober);
         let maintain_cache = async {
             if let Some(cache) = cache {
                 cache.upkeep().await;
@@ -207,6 +208,7 @@ impl App {
         tokio::join!(
             engine.keep_leases(),
             identity.watch(),
+            follower.serve(),
             prober.serve(),
             maintain_cache,
             watch_clock,

@@ -3,6 +3,7 @@
 //! A worker does one bounded batch per tick and fills in a report. The runner decides everything
 //! else: when to tick, how many batches one run does, what to record.
 
+mod backend_follower;
 mod budget;
 mod cleanup;
 mod clock_guard;
@@ -30,6 +31,7 @@ mod testing;
 mod verify;
 mod watchdog;
 
+pub use backend_follower::{BackendFollower, Observation};
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{BatchConcurrency, CleanupSettings, CleanupWorker};
 pub use clock_guard::{ClockAlarm, ClockGuard, ClockGuardParts, KernelClock};

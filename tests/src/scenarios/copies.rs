@@ -1,6 +1,11 @@
-//! Scenarios with two copies of each object on three backends: writes, a changed factor, and a drain.
+//! Scenarios with two copies of each object on three backends: writes, a changed factor, a drain, and an
+//! unhealthy backend.
 
+use std::time::Duration;
+
+use s3o_catalog::UnhealthyRule;
 use s3o_engine::Error;
+use s3o_model::ids::InstanceId;
 
 use super::expiry::tick;
 use super::{LARGE, Scenario, Work, delete, holds, nothing, put_new, put_old};
@@ -47,6 +52,26 @@ fn drain_and_undrain(harness: &Harness) -> Work<'_> {
     })
 }
 
+/// The first backend becomes unhealthy, its copies are replaced, and it recovers.
+fn become_unhealthy_and_recover(harness: &Harness) -> Work<'_> {
+    Box::pin(async {
+        let all: Vec<_> = harness.environment.backends.iter().map(crate::environment::TestBackend::name).collect();
+        let (instance, hour) = (InstanceId::new(harness.process.ids().fresh()), Duration::from_hours(1));
+        let rule = UnhealthyRule { after: hour, answer_wait: Duration::ZERO };
+        harness.catalog.record_view(instance, &all[0], Some(hour)).await.map_err(|error| failed(&error))?;
+        harness.catalog.begin_unhealthy(&all[0], &all, rule).await.map_err(|error| failed(&error))?;
+        for _ in 0..TICKS {
+            tick(harness, "replicator").await?;
+        }
+        harness.catalog.end_unhealthy(&all[0]).await.map_err(|error| failed(&error))?;
+        for _ in 0..TICKS {
+            tick(harness, "replicator").await?;
+            tick(harness, "over_replication").await?;
+        }
+        Ok(())
+    })
+}
+
 /// Returns the bodies that the keys may have.
 type ExpectedFn = fn() -> Expected;
 
@@ -86,7 +111,7 @@ fn new_body() -> Expected {
     holds("a", Some(b"the new body"))
 }
 
-pub(super) const ALL: [Scenario; 6] = [
+pub(super) const ALL: [Scenario; 7] = [
     of_two("put of two copies", [nothing, put_new], ObjectChange::Written),
     Scenario {
         put_bytes_max: 5,
@@ -96,4 +121,5 @@ pub(super) const ALL: [Scenario; 6] = [
     of_two("delete of two copies", [put_old, delete], ObjectChange::Deleted),
     of_two("lower and raise the factor", [put_old, lower_and_raise_the_factor], ObjectChange::Unchanged),
     of_two("drain and undrain", [put_old, drain_and_undrain], ObjectChange::Unchanged),
+    of_two("become unhealthy and recover", [put_old, become_unhealthy_and_recover], ObjectChange::Unchanged),
 ];

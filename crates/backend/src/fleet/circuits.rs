@@ -98,6 +98,15 @@ impl Circuits {
         self.pair.lock().of(kind).state()
     }
 
+    /// Since when the circuit is closed, as a time since boot; `None` if it is not.
+    #[must_use]
+    pub fn closed_since(&self, kind: CallKind) -> Option<Duration> {
+        self.expire_trial(kind);
+        let mut pair = self.pair.lock();
+        let circuit = pair.of(kind);
+        (circuit.state() == CircuitState::Closed).then(|| circuit.since())
+    }
+
     /// Whether a call of this kind would be made now.
     #[must_use]
     pub fn admits(&self, kind: CallKind) -> bool {
@@ -211,6 +220,13 @@ impl Fleet {
     #[must_use]
     pub fn is_slow(&self, name: &BackendName) -> bool {
         self.circuits(name).is_some_and(|circuits| circuits.is_slow())
+    }
+
+    /// Since when a backend's circuit for this kind of calls is closed, as a time since boot; `None` if it is not. A
+    /// backend without a circuit breaker counts as closed since boot.
+    #[must_use]
+    pub fn closed_since(&self, name: &BackendName, kind: CallKind) -> Option<Duration> {
+        self.circuits(name).map_or(Some(Duration::ZERO), |circuits| circuits.closed_since(kind))
     }
 
     /// State of the circuit that is further from closed.

@@ -163,7 +163,7 @@ impl Fixture {
     /// A claimant with a new instance ID and a new token.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
-        Claimant { instance: InstanceId::new(self.ids.fresh()), token: self.token() }
+        Claimant { instance: self.instance(), token: self.token() }
     }
 
     /// Creates a backend that accepts writes up to the limit, or changes the limit of an existing one.
@@ -172,6 +172,11 @@ impl Fixture {
         self.catalog.known_backend(&name).await.expect("entered");
         self.catalog.set_limit(&name, limit_bytes).await.expect("quota row created");
         name
+    }
+
+    /// A new instance.
+    pub fn instance(&self) -> InstanceId {
+        InstanceId::new(self.ids.fresh())
     }
 
     /// Freezes a backend for all instances, or unfreezes it without a reason.

@@ -5,6 +5,7 @@
 //! invariants of [`quota_usage`] afterwards.
 
 pub mod audits;
+pub mod backend_views;
 pub mod buckets;
 pub mod cleanups;
 pub mod condemned;
@@ -145,6 +146,9 @@ macro_rules! conformance {
             copy_numbers: copy_is_removed_if_enough_others_are_proven, changed_factor_is_reviewed,
                 reference_from_bucket_with_higher_factor_raises_the_factor, drained_copy_is_moved_in_one_unit,
                 only_an_empty_backend_is_removed, join_adds_only_missing_copies;
+            backend_views: unhealthy_backend_has_no_counting_copies,
+                every_live_instance_must_have_failed_for_long_enough, other_instances_have_time_to_answer,
+                at_most_half_of_the_backends_become_unhealthy;
             runs: worker_row_is_created_once, run_reads_back_all_columns, recorded_run_updates_its_worker,
                 noted_run_creates_no_row, skipped_run_does_not_update_its_worker,
                 late_run_does_not_move_last_started_back, pause_lasts_until_resumed,

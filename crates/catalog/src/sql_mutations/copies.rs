@@ -8,13 +8,14 @@ use s3o_model::names::BackendName;
 use super::Cut::{Guard, Words};
 use super::{Damage, broken, damage_if, guards};
 use crate::conformance::fixture::{Fixture, LEASE, backend};
-use crate::{RemoveCopy, ReplicaSource};
+use crate::{RemoveCopy, ReplicaSource, UnhealthyRule};
 
 const SURPLUS: &str = "a content has more copies than its factor";
 const TOO_FEW: &str = "a content has fewer copies than its factor";
 const RELEASED: &str = "a copy that counts was released";
 const WRITTEN: &str = "a write was announced on a backend that takes none";
 const FEW_BACKENDS: &str = "fewer backends than the factor take writes";
+const NOT_COUNTED: &str = "copies that an instance can read do not count";
 const BEGUN_AGAIN: &str = "a write that the reaper resolved began again";
 
 guards! { [sqlite]
@@ -34,6 +35,10 @@ guards! { [sqlite]
         [Words(" AND removing_since IS NULL AND removed_at IS NULL", "")], [WRITTEN];
     a_drain_leaves_enough_backends in one_of_two_backends_is_drained: "start_drain",
         [Guard("SELECT 1 WHERE")], [FEW_BACKENDS];
+    every_instance_must_fail in one_of_two_instances_can_use_a_backend: "begin_unhealthy",
+        [Guard("HAVING count(*) = count(v.failing_ms)")], [NOT_COUNTED];
+    at_most_half_of_the_backends_are_unhealthy in two_of_three_backends_fail: "begin_unhealthy",
+        [Guard("SELECT 1 WHERE 2 * (")], [NOT_COUNTED];
     a_resolved_write_is_not_extended in a_copy_is_staged_after_the_reaper: "stage",
         [Guard("WHERE write_id = $1 AND state = 'open'")], [BEGUN_AGAIN];
 }
@@ -121,4 +126,26 @@ async fn a_copy_is_staged_after_the_reaper(fixture: &Fixture) -> Damage {
     fixture.clock.advance(LEASE);
     fixture.reap(9, Duration::ZERO).await;
     damage_if(fixture.stage_further(&intents[1], 1).await.is_ok(), BEGUN_AGAIN)
+}
+
+const UNHEALTHY: UnhealthyRule = UnhealthyRule { after: Duration::from_mins(10), answer_wait: Duration::ZERO };
+
+async fn one_of_two_instances_can_use_a_backend(fixture: &Fixture) -> Damage {
+    let names: Vec<BackendName> = vec![fixture.attach("a", None).await, fixture.attach("b", None).await];
+    let [one, two] = [fixture.instance(), fixture.instance()];
+    fixture.catalog.record_view(one, &names[0], Some(Duration::from_hours(1))).await.expect("recorded");
+    fixture.catalog.record_view(two, &names[0], None).await.expect("recorded");
+    damage_if(fixture.catalog.begin_unhealthy(&names[0], &names, UNHEALTHY).await.is_ok(), NOT_COUNTED)
+}
+
+async fn two_of_three_backends_fail(fixture: &Fixture) -> Damage {
+    let mut names = Vec::new();
+    let instance = fixture.instance();
+    for name in ["a", "b", "c"] {
+        names.push(fixture.attach(name, None).await);
+    }
+    for name in &names[..2] {
+        fixture.catalog.record_view(instance, name, Some(Duration::from_hours(1))).await.expect("recorded");
+    }
+    damage_if(fixture.catalog.begin_unhealthy(&names[0], &names, UNHEALTHY).await.is_ok(), NOT_COUNTED)
 }

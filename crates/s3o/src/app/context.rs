@@ -1,6 +1,7 @@
 //! What most parts of the server are made with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -45,6 +46,8 @@ pub(super) struct AppContext {
     pub longest: Shared<Longest>,
     /// Settings of the circuit breakers; a reload replaces them.
     pub circuit: Shared<CircuitSettings>,
+    /// How long a backend must fail before it is unhealthy; a reload replaces it.
+    pub unhealthy_after: Shared<Duration>,
     /// The date that an S3 backend last sent.
     pub store_time: Arc<StoreTime>,
     /// Decides whether the wall clock is trusted; None where the database's clock is used.
@@ -80,6 +83,7 @@ impl AppContext {
             lifecycle_rules: SharedRules::new(config.lifecycle.rules.iter().cloned().collect()),
             longest: Shared::new(workers::longest(config)),
             circuit: Shared::new(config.circuit_breaker.circuit),
+            unhealthy_after: Shared::new(config.replication.unhealthy_after),
             store_time: Arc::default(),
             clock_guard: None,
         })

@@ -64,6 +64,7 @@ impl App {
         self.engine.apply_settings(open::engine_settings(&config), config.buckets.clone());
         self.context.lifecycle_rules.replace(config.lifecycle.rules.iter().cloned().collect()).await;
         self.context.circuit.replace(config.circuit_breaker.circuit);
+        self.context.unhealthy_after.replace(config.replication.unhealthy_after);
         fleet::set_size_limits(&self.fleet, &config.backends);
         self.probe_intervals.replace(fleet::probe_intervals(&config));
         for backend in self.fleet.backends() {

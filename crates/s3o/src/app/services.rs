@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use s3o_server::admin::{AdminState, GaugeSources, Gauges};
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, ServiceOptions};
-use s3o_workers::{DeadLetterService, RetirementService, Verifier, VerifierParts};
+use s3o_workers::{BackendFollower, DeadLetterService, Prober, RetirementService, Verifier, VerifierParts};
 
 use super::{App, open};
 
@@ -29,6 +30,22 @@ impl App {
             budget: Arc::clone(&context.budget),
         };
         s3::service(Arc::new(self.engine.clone()), self.keys.clone(), options, observer)
+    }
+
+    /// Follows the states of the backends that all instances share.
+    pub(super) fn follower(&self, prober: &Arc<Prober>) -> BackendFollower {
+        let context = &self.context;
+        BackendFollower {
+            catalog: Arc::clone(&self.catalog),
+            fleet: Arc::clone(&self.fleet),
+            identity: Arc::clone(&self.identity),
+            prober: Arc::clone(prober),
+            clock: Arc::clone(&context.clock),
+            instance: context.instance,
+            unhealthy_after: context.unhealthy_after.clone(),
+            circuit: context.circuit.clone(),
+            observations: Mutex::default(),
+        }
     }
 
     /// The parts of the admin API. Registers the gauges, so call it once.

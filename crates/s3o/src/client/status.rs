@@ -68,8 +68,13 @@ fn render(status: &Value) -> String {
     format!("{catalog}{warnings}{}\n{}\n{waiting}{due}{cache}{clock}\n\n{workers}", backends.render(), buckets.render())
 }
 
-/// The health of a backend with its cause.
+/// The health of a backend with its cause, and whether its copies count.
 fn health(backend: &Value) -> String {
+    let unhealthy = backend["unhealthy_since"].as_str().map(|since| format!(", unhealthy since {since}"));
+    format!("{}{}", cause_of_health(backend), unhealthy.unwrap_or_default())
+}
+
+fn cause_of_health(backend: &Value) -> String {
     match (backend["health"].as_str(), backend["frozen"].as_str()) {
         (Some("away"), _) => {
             let (since, error) = (cell(&backend["since"]), cell(&backend["error"]));

@@ -177,6 +177,8 @@ pub struct ReplicationConfig {
     pub batch_size: usize,
     /// Number of copies that are written in parallel.
     pub concurrency: usize,
+    /// How long a backend must fail at every instance before its copies no longer count.
+    pub unhealthy_after: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -6,13 +6,16 @@ use super::read::Section;
 use super::{Config, ReplicationConfig};
 
 const INTERVAL: Duration = Duration::from_mins(5);
+/// Copies of a backend that fails for this long are written elsewhere.
+const UNHEALTHY_AFTER: Duration = Duration::from_mins(10);
+/// Zero would replace the copies of a backend at its first failure.
+const UNHEALTHY_MIN: Duration = Duration::from_millis(1);
 /// Largest number of items in one tick.
 const BATCH_MAX: usize = 1000;
 /// No operator has more stores; a larger number is a mistake.
 const COPIES_MAX: usize = 100;
 
 pub(super) fn replication(section: Section<'_>) -> ReplicationConfig {
-    section.not_built(&["unhealthy_after"]);
     let replication = ReplicationConfig {
         factor: section.count_up_to("factor", 1, COPIES_MAX),
         write_copies: section.count_up_to("write_copies", 1, COPIES_MAX),
@@ -21,6 +24,7 @@ pub(super) fn replication(section: Section<'_>) -> ReplicationConfig {
         over_replication_interval: section.duration("over_replication_interval", INTERVAL),
         batch_size: section.count_up_to("batch_size", 1000, BATCH_MAX),
         concurrency: section.count("concurrency", 8),
+        unhealthy_after: section.duration_within("unhealthy_after", UNHEALTHY_AFTER, UNHEALTHY_MIN.., "1ms or more"),
     };
     section.finish();
     replication

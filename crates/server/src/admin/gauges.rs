@@ -61,6 +61,7 @@ pub struct Gauges {
     sources: GaugeSources,
     up: Family<BackendLabel, Gauge>,
     frozen: Family<BackendLabel, Gauge>,
+    unhealthy: Family<BackendLabel, Gauge>,
     circuit: Family<BackendLabel, Gauge>,
     objects: Family<BucketLabel, Gauge>,
     saved: Family<BucketLabel, Gauge>,
@@ -87,6 +88,7 @@ impl Gauges {
             sources,
             up: Family::default(),
             frozen: Family::default(),
+            unhealthy: Family::default(),
             circuit: Family::default(),
             objects: Family::default(),
             saved: Family::default(),
@@ -117,6 +119,7 @@ impl Gauges {
         for (name, help, family) in [
             ("s3o_backend_up", "1 if the backend answers, 0 if it is away", &self.up),
             ("s3o_backend_frozen", "1 if the backend takes no writes and no deletes", &self.frozen),
+            ("s3o_backend_unhealthy", "1 while the copies on the backend do not count", &self.unhealthy),
             (
                 "s3o_circuit_breaker_state",
                 "0 closed: calls are made; 1 half-open: one trial call is made; 2 open: calls are skipped",
@@ -176,10 +179,11 @@ impl Gauges {
     fn read_fleet(&self) {
         let fleet = &self.sources.fleet;
         for (name, health) in fleet.health(self.sources.clock.now()) {
-            let is_frozen = fleet.state(&name).is_some_and(|standing| standing.frozen.is_some());
+            let state = fleet.state(&name).unwrap_or_default();
             let label = BackendLabel::new(&name);
             self.up.get_or_create(&label).set(i64::from(!matches!(health, Health::Away(_))));
-            self.frozen.get_or_create(&label).set(i64::from(is_frozen));
+            self.frozen.get_or_create(&label).set(i64::from(state.frozen.is_some()));
+            self.unhealthy.get_or_create(&label).set(i64::from(state.unhealthy_since.is_some()));
             self.circuit.get_or_create(&label).set(match fleet.worst_circuit(&name) {
                 CircuitState::Closed => 0,
                 CircuitState::HalfOpen => 1,

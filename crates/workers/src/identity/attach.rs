@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join, join_all};
+use futures_util::future::{BoxFuture, join_all};
 use s3o_backend::fleet::NOT_REACHED;
 use s3o_backend::identity::IdentityVerdict;
 use s3o_backend::probe_objects::delete_stale;
@@ -27,19 +27,17 @@ const NEWEST_MISSING: &str = "the newest object is missing: is it a stale clone?
 const REMOTE_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a folder that is frozen for a missing newest object is probed: the catalog reads all locations for it.
 const NEWEST_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the states that all instances share are read, and identity records of other instances are answered.
-const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 /// Number of newest locations that are probed.
 const NEWEST_MAX: usize = 32;
 /// Largest clock difference between instances.
 const CLOCK_SKEW_MAX: Duration = Duration::from_mins(1);
 
 impl IdentityWorker {
-    /// Attaches backends and follows the states that all instances share; it does not return. Each backend has its
-    /// own loop, so that one that hangs does not block the others.
+    /// Attaches backends; it does not return. Each backend has its own loop, so that one that hangs does not block the
+    /// others.
     pub async fn watch(&self) {
         let loops: Vec<_> = self.parts.fleet.backends().map(|backend| self.boxed_watch(backend)).collect();
-        join(join_all(loops), self.keep_following()).await;
+        join_all(loops).await;
     }
 
     fn boxed_watch<'a>(&'a self, backend: &'a SharedBackend) -> BoxFuture<'a, ()> {
@@ -49,15 +47,6 @@ impl IdentityWorker {
                 tokio::time::sleep(ATTACH_INTERVAL).await;
             }
         })
-    }
-
-    async fn keep_following(&self) {
-        loop {
-            if let Err(error) = self.follow_states().await {
-                tracing::info!(%error, "cannot follow the shared states of the backends, retrying");
-            }
-            tokio::time::sleep(FOLLOW_INTERVAL).await;
-        }
     }
 
     /// Attaches the backends that were not reached yet, are frozen, or whose path leads to another store;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use s3o_backend::SharedBackend;
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, fingerprint};
-use s3o_catalog::IdentityRecord;
+use s3o_catalog::{IdentityRecord, SharedBackendState};
 use s3o_model::names::BackendName;
 
 use super::marks::Mismatch;
@@ -109,9 +109,15 @@ impl IdentityWorker {
     /// take no calls, and this instance records what it finds where another one recorded a mismatch. The operator is
     /// shown both, and neither can be accepted while they differ.
     pub async fn follow_states(&self) -> Result<(), Error> {
-        for state in self.parts.records.backend_states().await? {
+        self.apply_states(&self.parts.records.backend_states().await?).await
+    }
+
+    /// The same with states that the caller has just read.
+    pub async fn apply_states(&self, states: &[SharedBackendState]) -> Result<(), Error> {
+        for state in states {
             let name = &state.name;
             self.parts.fleet.set_draining(name, state.draining_since.is_some());
+            self.parts.fleet.set_unhealthy(name, state.unhealthy_since);
             if state.removed {
                 self.parts.fleet.set_frozen(name, Some(REMOVED.to_owned()));
             }

@@ -3,8 +3,7 @@
 use super::{DISK, parse};
 
 /// One setting of every part that is not built, with the path under which it is refused.
-const NOT_BUILT: [(&str, &str); 12] = [
-    ("replication: {unhealthy_after: 10m}", "replication.unhealthy_after"),
+const NOT_BUILT: [(&str, &str); 11] = [
     ("rebalance: {enabled: true}", "rebalance"),
     ("reconcile: {enabled: true}", "reconcile"),
     ("sweep: {enabled: true}", "sweep"),

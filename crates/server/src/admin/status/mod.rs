@@ -67,6 +67,7 @@ fn backend(
     counts: Option<&CatalogCounts>,
 ) -> BackendStatus {
     let name = &quota.backend;
+    let known = state.fleet.state(name).unwrap_or_default();
     BackendStatus {
         name: name.to_string(),
         used: quota.used_bytes,
@@ -81,7 +82,8 @@ fn backend(
             writes: state.fleet.circuit(name, CallKind::Write).as_str(),
         },
         deletes_wait: state.identity.deletes_wait(name),
-        draining: state.fleet.state(name).is_some_and(|state| state.draining),
+        draining: known.draining,
+        unhealthy_since: known.unhealthy_since.map(|since| since.to_string()),
     }
 }
 

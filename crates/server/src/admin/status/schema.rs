@@ -107,6 +107,8 @@ pub struct BackendStatus {
     pub deletes_wait: Option<String>,
     /// Whether it is being emptied.
     pub draining: bool,
+    /// Since when its copies do not count, because no instance can use it.
+    pub unhealthy_since: Option<String>,
 }
 
 /// Whether the answering instance makes calls: `closed`, `half_open` or `open`.
