@@ -71,7 +71,9 @@ pub use intents::{Dropped, Ended, FailedCopy, Late, Pin, Stage};
 pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUpload, RuledBucket};
 pub use locks::postgres::PostgresLocks;
 pub use locks::{Lock, Locked, Locks, ProcessLocks};
-pub use objects::{CommitPut, Committed, ExpiredObject, Numbered, PutRow, Resolved, StuckObject, WholeContent};
+pub use objects::{
+    CommitPut, Committed, DoomedObject, ExpiredObject, Numbered, PutRow, Resolved, StuckObject, WholeContent,
+};
 pub use overview::{BucketCount, OldestDue};
 pub use runs::{RunRow, WorkerState};
 pub use sharing::KnownContent;

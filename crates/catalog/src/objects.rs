@@ -19,6 +19,7 @@ use s3o_model::listing::{ListPage, ListQuery};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
 
+pub use delete::DoomedObject;
 pub(crate) use delete::delete_marked;
 #[cfg(test)]
 pub(crate) use delete::{MISLED, MISLED_BY_EXPIRY};
@@ -197,7 +198,9 @@ impl Catalog {
         DISPLACED.lock_contents_and(&mut unit, &place, source);
         // Acquire before release: a copy onto itself must not reach a count of zero.
         unit.one(ADD_REFERENCE_OF_BUCKET, params![source, row.bucket], Verdict::ResolveAgain);
-        DISPLACED.lock_quota_rows(&mut unit, &place, None, None);
+        if factor > 1 {
+            DISPLACED.lock_quota_rows(&mut unit, &place, None, None);
+        }
         DISPLACED.release(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
         if factor > 1 {
@@ -207,14 +210,8 @@ impl Catalog {
     }
 
     /// Deletes an object's row and releases its content; `false` if there was none.
-    pub async fn delete_object(
-        &self,
-        bucket: BucketId,
-        key: &ObjectKey,
-        if_match: Option<&ETag>,
-        token: ClaimToken,
-    ) -> Result<bool, Error> {
-        delete::delete_one(self, bucket, key, if_match, token).await
+    pub async fn delete_object(&self, doomed: &DoomedObject<'_>, token: ClaimToken) -> Result<bool, Error> {
+        delete::delete_one(self, doomed, token).await
     }
 
     /// Deletes up to a thousand rows in one unit; returns the deleted keys.

@@ -1,5 +1,6 @@
 //! Deletes an object.
 
+use s3o_catalog::DoomedObject;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::ids::ClaimToken;
 use s3o_model::names::{BucketName, ObjectKey};
@@ -33,7 +34,9 @@ impl Engine {
             (WriteCondition::None | WriteCondition::IfAbsent | WriteCondition::IfMatch(_), _) => None,
         };
         let token = ClaimToken::new(self.ids.fresh());
-        if self.catalog.delete_object(found.bucket, &delete.key, if_match, token).await? {
+        let factor = self.bucket_settings(&delete.bucket).factor;
+        let doomed = DoomedObject { bucket: found.bucket, key: &delete.key, if_match, factor };
+        if self.catalog.delete_object(&doomed, token).await? {
             self.wake_cleanup();
         }
         Ok(())

@@ -93,7 +93,7 @@ pub async fn failed_unit_notifies_no_observer(fixture: &Fixture) {
     let recorder = CondemnedRecorder::observing(fixture);
     fixture.put(bucket, "a", 3).await;
     let other = ETag::from_text("another");
-    let outcome = fixture.catalog.delete_object(bucket, &key("a"), Some(&other), fixture.token()).await;
+    let outcome = fixture.delete_if(bucket, "a", Some(&other)).await;
     refused(outcome, Verdict::PreconditionFailed);
     assert_eq!(recorder.take(), Vec::<Vec<ContentId>>::new());
 }

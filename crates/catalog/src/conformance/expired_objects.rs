@@ -53,10 +53,7 @@ pub async fn conditions_treat_expired_object_as_absent(fixture: &Fixture) {
     for condition in [WriteCondition::IfMatch(None), WriteCondition::IfMatch(Some(etag.clone()))] {
         refused(fixture.commit(&intent, condition).await, Verdict::PreconditionFailed);
     }
-    refused(
-        fixture.catalog.delete_object(bucket, &key("gone"), Some(&etag), fixture.token()).await,
-        Verdict::PreconditionFailed,
-    );
+    refused(fixture.delete_if(bucket, "gone", Some(&etag)).await, Verdict::PreconditionFailed);
     let targets = [(key("gone"), Some(etag.clone())), (key("soon"), Some(etag))];
     let deleted = fixture.catalog.delete_objects(bucket, &targets, fixture.token()).await.expect("deleted");
     assert_eq!(deleted, [key("soon")]);

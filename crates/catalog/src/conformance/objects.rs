@@ -110,17 +110,11 @@ pub async fn conditional_delete_requires_the_etag(fixture: &Fixture) {
     let bucket = fixture.bucket("delete").await;
     let content = fixture.put(bucket, "a", 5).await;
     let other = ETag::from_text("other");
-    refused(
-        fixture.catalog.delete_object(bucket, &key("a"), Some(&other), fixture.token()).await,
-        Verdict::PreconditionFailed,
-    );
-    refused(
-        fixture.catalog.delete_object(bucket, &key("b"), Some(&other), fixture.token()).await,
-        Verdict::PreconditionFailed,
-    );
+    refused(fixture.delete_if(bucket, "a", Some(&other)).await, Verdict::PreconditionFailed);
+    refused(fixture.delete_if(bucket, "b", Some(&other)).await, Verdict::PreconditionFailed);
     assert_eq!(fixture.standing(content).await, ContentStanding::Live(1));
     let etag = ETag::of_whole(md5_of(content));
-    assert!(fixture.catalog.delete_object(bucket, &key("a"), Some(&etag), fixture.token()).await.expect("deleted"));
+    assert!(fixture.delete_if(bucket, "a", Some(&etag)).await.expect("deleted"));
 }
 
 /// This holds for puts and copies. A refusal changes nothing.

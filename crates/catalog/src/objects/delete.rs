@@ -58,16 +58,24 @@ pub(crate) const MISLED_BY_EXPIRY: &str = "SELECT i.key FROM objects i \
 
 const DELETE_MARKED: &str = "DELETE FROM objects WHERE token = $1";
 
-/// Deletes one object; with `if_match`, only if it still has this `ETag`.
+/// An object to delete.
+#[derive(Debug, Clone, Copy)]
+pub struct DoomedObject<'a> {
+    /// Its bucket.
+    pub bucket: BucketId,
+    /// Its key; it need not exist.
+    pub key: &'a ObjectKey,
+    /// Deletes it only if it still has this `ETag`.
+    pub if_match: Option<&'a ETag>,
+    /// Hint: the factor of the bucket by the configuration of this instance.
+    pub factor: usize,
+}
+
+/// Deletes one object.
 ///
 /// The row is marked first, so that all statements mean the same row: a row that appears later is not deleted.
-pub(super) async fn delete_one(
-    catalog: &Catalog,
-    bucket: BucketId,
-    key: &ObjectKey,
-    if_match: Option<&ETag>,
-    token: ClaimToken,
-) -> Result<bool, Error> {
+pub(super) async fn delete_one(catalog: &Catalog, doomed: &DoomedObject<'_>, token: ClaimToken) -> Result<bool, Error> {
+    let DoomedObject { bucket, key, if_match, factor } = *doomed;
     let (place, marker) = (params![bucket, key], params![token]);
     let mut unit = Unit::new("delete_object");
     unit.at(LockRank::Object);
@@ -76,7 +84,12 @@ pub(super) async fn delete_one(
         Some(etag) => unit.one(MARK_ONE_MATCHING, params![token, bucket, key, etag], Verdict::PreconditionFailed),
     };
     unit.lock(LockRank::Intent, LOCK_INTENTS, place.clone());
-    MARKED.lock_and_release(&mut unit, &marker, Reason::Delete);
+    MARKED.lock_contents(&mut unit, &marker);
+    // Content with one copy has one quota row, so there is no order to keep.
+    if factor > 1 {
+        MARKED.lock_quota_rows(&mut unit, &marker, None, None);
+    }
+    MARKED.release(&mut unit, &marker, Reason::Delete);
     let deleted = unit.run(DELETE_MARKED, marker);
     unit.run(SUPERSEDE, place.clone());
     if if_match.is_none() {
