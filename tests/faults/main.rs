@@ -15,5 +15,6 @@ mod order;
 mod panicking_row;
 mod slow_copies;
 mod stale_claims;
+mod statement_counts;
 mod unexpected_identity;
 mod verify;
