@@ -18,7 +18,7 @@ use s3o_model::names::BackendName;
 use tokio::sync::Notify;
 
 use crate::replicator::CopySettings;
-use crate::{Error, Event, Report, Worker};
+use crate::{CopyPace, Error, Event, Report, Worker};
 
 /// Progress of the drains on this instance. Clones share it.
 #[derive(Clone, Default)]
@@ -63,6 +63,8 @@ pub struct DrainWorker {
     pub engine: Engine,
     /// Bounds, replaced on reload together with the worker.
     pub settings: CopySettings,
+    /// Leaves the stores to requests.
+    pub pace: CopyPace,
     /// Shown to operators; survives a reload.
     pub progress: DrainProgress,
     /// Wakes the cleanup worker.
@@ -140,7 +142,7 @@ impl DrainWorker {
         work: CopyWork,
     ) -> BoxFuture<'a, (CopyWork, Result<Drained, Error>)> {
         Box::pin(async move {
-            let result = self.drain(name, &work).await;
+            let result = self.pace.write(self.drain(name, &work)).await;
             (work, result)
         })
     }

@@ -16,7 +16,7 @@ use s3o_model::cleanup::Reason;
 use s3o_model::content::Location;
 use tokio::sync::Notify;
 
-use crate::{Error, Event, Report, Worker};
+use crate::{CopyPace, Error, Event, Report, Worker};
 
 /// Number of pieces of joined content, or contents of a review, in one step.
 const STEP: usize = 1000;
@@ -44,6 +44,8 @@ pub struct ReplicatorWorker {
     pub engine: Engine,
     /// Bounds, replaced on reload together with the worker.
     pub settings: CopySettings,
+    /// Leaves the stores to requests.
+    pub pace: CopyPace,
     /// Wakes the cleanup worker.
     pub cleanup_wakeup: Arc<Notify>,
 }
@@ -85,7 +87,7 @@ impl Worker for ReplicatorWorker {
 impl ReplicatorWorker {
     fn boxed_work(&self, work: CopyWork) -> BoxFuture<'_, (CopyWork, Result<Replicated, Error>)> {
         Box::pin(async move {
-            let result = self.replicate(&work).await;
+            let result = self.pace.write(self.replicate(&work)).await;
             (work, result)
         })
     }

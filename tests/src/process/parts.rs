@@ -17,7 +17,7 @@ use s3o_model::placement::Strategy;
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopySettings, DeadLetterService, DrainProgress,
+    BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopyPace, CopySettings, DeadLetterService, DrainProgress,
     DrainWorker, DriftGauge, ExpiryWorker, IdentityParts, IdentitySettings, IdentityWorker, LifecycleWorker,
     OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, ReaperSettings, ReplicatorWorker, SharedRules,
     Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
@@ -141,6 +141,7 @@ impl ProcessParts {
             catalog: self.catalog.clone(),
             engine: self.engine(),
             settings: COPIES,
+            pace: CopyPace::new(Budget::new(1)),
             cleanup_wakeup: self.bell.clone(),
         }
     }
@@ -159,6 +160,7 @@ impl ProcessParts {
             catalog: self.catalog.clone(),
             engine: self.engine(),
             settings: COPIES,
+            pace: CopyPace::new(Budget::new(1)),
             progress: DrainProgress::default(),
             cleanup_wakeup: self.bell.clone(),
         }

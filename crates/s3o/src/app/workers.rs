@@ -8,9 +8,9 @@ use s3o_catalog::{Catalog, Longest};
 use s3o_engine::{ContentSharing, Engine};
 use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
-    CleanupSettings, CleanupWorker, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind, LifecycleWorker,
-    OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings, ReplicatorWorker,
-    Schedule, Scheduled, StaleMultipartWorker, WatchdogSettings, WatchdogWorker, Worker,
+    CleanupSettings, CleanupWorker, CopyPace, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind,
+    LifecycleWorker, OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings,
+    ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -171,6 +171,7 @@ fn replicator(parts: &WorkerParts<'_>) -> Scheduled {
         catalog: Arc::clone(catalog),
         engine: engine.clone(),
         settings: copy_settings(config),
+        pace: CopyPace::new(Arc::clone(&context.budget)),
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
     };
     scheduled(worker, config.replication.interval, Kind::Locked)
@@ -196,6 +197,7 @@ fn drain(parts: &WorkerParts<'_>) -> Scheduled {
         catalog: Arc::clone(catalog),
         engine: engine.clone(),
         settings: copy_settings(config),
+        pace: CopyPace::new(Arc::clone(&context.budget)),
         progress: context.drain_progress.clone(),
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
     };
