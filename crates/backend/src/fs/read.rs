@@ -11,9 +11,9 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::FsState;
 use super::failure::{failure, is_missing};
 use super::folders::{KeyPath, open_parent};
+use super::{DiskThreads, FsState};
 use crate::{BodyError, ByteStream, Error, Present, Probe, Span, body};
 
 /// Size of one chunk.
@@ -29,7 +29,7 @@ pub(super) async fn get(state: Arc<FsState>, key: String, span: Option<Span>) ->
     Ok(Box::pin(stream::unfold(start, |(ready, rest, threads)| async move {
         match (ready, rest) {
             (Some(first), rest) => Some((Ok(first), (None, rest, threads))),
-            (None, Some(rest)) if rest.remaining > 0 => Some(match threads.run(move || rest.next()).await {
+            (None, Some(rest)) if rest.remaining > 0 => Some(match rest.next_on(&threads).await {
                 Ok((chunk, rest)) => (Ok(chunk), (None, Some(rest), threads)),
                 Err(error) => (Err(BodyError::Broken(error.to_string())), (None, None, threads)),
             }),
@@ -54,7 +54,9 @@ pub(super) fn read_small(state: &FsState, key: &str, bytes_max: u64) -> Result<B
             "object of s3o's own has {size_bytes} bytes, at most {bytes_max} are allowed"
         )));
     }
-    FileSpan { file, offset: 0, remaining: size_bytes }.read(size_bytes)
+    let whole = FileSpan { file, offset: 0, remaining: size_bytes };
+    let buffer = buffer(size_bytes)?;
+    whole.read(size_bytes, buffer)
 }
 
 pub(super) fn probe(state: &FsState, key: &str) -> Probe {
@@ -118,7 +120,16 @@ fn open_at(state: &FsState, key: &str, span: Option<Span>) -> Result<(Bytes, Fil
     if offset.checked_add(length).is_none_or(|end| end > size_bytes) {
         return Err(Error::Refused("the span reaches beyond the end of the object".to_owned()));
     }
-    FileSpan { file, offset, remaining: length }.next()
+    let span = FileSpan { file, offset, remaining: length };
+    let buffer = buffer(span.next_length())?;
+    span.next(buffer)
+}
+
+/// Memory for so many bytes.
+fn buffer(length: u64) -> Result<Vec<u8>, Error> {
+    let capacity =
+        usize::try_from(length).map_err(|_| Error::Refused("the chunk does not fit into memory".to_owned()))?;
+    Ok(Vec::with_capacity(capacity))
 }
 
 /// The unread part of a span of an open file.
@@ -129,29 +140,37 @@ struct FileSpan {
 }
 
 impl FileSpan {
-    fn next(mut self) -> Result<(Bytes, Self), Error> {
-        let length = self.remaining.min(CHUNK_BYTES);
-        let chunk = self.read(length)?;
+    fn next_length(&self) -> u64 {
+        self.remaining.min(CHUNK_BYTES)
+    }
+
+    /// Reads the next chunk on a blocking thread. The calling thread allocates the memory: the allocator keeps pages for
+    /// each thread that allocates, and there are many blocking threads.
+    async fn next_on(self, threads: &DiskThreads) -> Result<(Bytes, Self), Error> {
+        let buffer = buffer(self.next_length())?;
+        threads.run(move || self.next(buffer)).await
+    }
+
+    fn next(mut self, buffer: Vec<u8>) -> Result<(Bytes, Self), Error> {
+        let length = self.next_length();
+        let chunk = self.read(length, buffer)?;
         self.offset += length;
         self.remaining -= length;
         Ok((chunk, self))
     }
 
-    fn read(&self, length: u64) -> Result<Bytes, Error> {
-        let capacity =
-            usize::try_from(length).map_err(|_| Error::Refused("the chunk does not fit into memory".to_owned()))?;
-        let mut bytes = Vec::with_capacity(capacity);
-        while bytes.len() < capacity {
-            let position = self.offset + bytes.len() as u64;
-            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), position) {
+    fn read(&self, length: u64, mut buffer: Vec<u8>) -> Result<Bytes, Error> {
+        while (buffer.len() as u64) < length {
+            let position = self.offset + buffer.len() as u64;
+            match rustix::io::pread(&self.file, spare_capacity(&mut buffer), position) {
                 Ok(0) => return Err(Error::Unknown("the file was truncated during the read".to_owned())),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(failure("reading", errno)),
             }
         }
         // The buffer may be larger than requested.
-        bytes.truncate(capacity);
-        Ok(Bytes::from(bytes))
+        buffer.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        Ok(Bytes::from(buffer))
     }
 }
 
