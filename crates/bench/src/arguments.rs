@@ -68,6 +68,16 @@ pub struct BenchArguments {
     /// Instead of the table: measure how s3o empties its cleanup queue
     #[arg(long, requires_all = ["metrics", "pid", "token"])]
     pub drain: bool,
+    /// Instead of the table: measure a loop that reads every object of this store and writes it to --transfer-to, on as
+    /// many connections as --concurrency begins with; a folder, or the URL of a bucket
+    #[arg(long, value_name = "STORE", requires = "transfer_to", conflicts_with_all = ["deletes", "drain"])]
+    pub transfer: Option<String>,
+    /// Target of --transfer; a folder is created if it is missing
+    #[arg(long, value_name = "STORE", requires = "transfer")]
+    pub transfer_to: Option<String>,
+    /// Prefix of the keys that --transfer copies
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    pub transfer_prefix: String,
     /// Admin token for the admin API of the first metrics URL
     #[arg(long, value_name = "TOKEN", env = "S3O_ADMIN_TOKEN", hide_env_values = true)]
     pub token: Option<Secret>,

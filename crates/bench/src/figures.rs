@@ -49,6 +49,13 @@ pub struct UsageInterval {
     pub after: Usage,
 }
 
+/// What the catalog did during a cell.
+#[derive(Debug, Clone, Copy)]
+pub struct CatalogWork {
+    pub units: u64,
+    pub commits: u64,
+}
+
 /// Time and resources that a cell took.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
@@ -58,8 +65,8 @@ pub struct Cost {
     pub client: Option<UsageInterval>,
     /// Usage of the server, if its process is known.
     pub server: Option<UsageInterval>,
-    /// Committed catalog transactions, if the server has metrics.
-    pub commits: Option<u64>,
+    /// Units and transactions of the catalog, if the server has metrics.
+    pub work: Option<CatalogWork>,
 }
 
 /// The numbers of a row.
@@ -86,6 +93,8 @@ pub struct Figures {
     pub client_cpu_us_per_op: Option<f64>,
     /// Peak memory of the server since its start.
     pub server_peak_bytes: Option<u64>,
+    /// Units of the catalog for each successful request, including those of workers.
+    pub units_per_op: Option<f64>,
     /// Catalog transactions for each successful request, including those of workers.
     pub commits_per_op: Option<f64>,
 }
@@ -113,7 +122,8 @@ impl Figures {
             server_cpu_us_per_op: each(cost.server),
             client_cpu_us_per_op: each(cost.client),
             server_peak_bytes: cost.server.map(|used| used.after.peak_bytes),
-            commits_per_op: cost.commits.map(|commits| per(float(commits), float(operations))),
+            units_per_op: cost.work.map(|work| per(float(work.units), float(operations))),
+            commits_per_op: cost.work.map(|work| per(float(work.commits), float(operations))),
             first_error: stats.first_error,
         }
     }
@@ -167,7 +177,7 @@ pub fn float(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cost, Figures, LoadStats, Ratios, UsageInterval, percentile};
+    use super::{CatalogWork, Cost, Figures, LoadStats, Ratios, UsageInterval, percentile};
     use crate::plan::{Cell, Workload};
     use crate::usage::Usage;
     use std::time::Duration;
@@ -179,7 +189,8 @@ mod tests {
         }
         let usage = |cpu_ms| Usage { cpu: Duration::from_millis(cpu_ms), peak_bytes: 7, own_bytes: 5 };
         let server = Some(UsageInterval { before: usage(10), after: usage(30) });
-        let cost = Cost { elapsed: Duration::from_secs(2), client: None, server, commits: Some(3) };
+        let work = Some(CatalogWork { units: 8, commits: 3 });
+        let cost = Cost { elapsed: Duration::from_secs(2), client: None, server, work };
         Figures::new(Cell { workload, size_bytes: 1_000_000, concurrency: 1 }, stats, &cost)
     }
 
@@ -200,6 +211,7 @@ mod tests {
         assert!((figures.ops_per_second - 2.0).abs() < 1e-9);
         assert!(figures.megabytes_per_second.is_some_and(|rate| (rate - 2.0).abs() < 1e-9));
         assert!((figures.p50_ms - 2.0).abs() < 1e-9);
+        assert!(figures.units_per_op.is_some_and(|units| (units - 2.0).abs() < 1e-9));
         assert!(figures.commits_per_op.is_some_and(|commits| (commits - 0.75).abs() < 1e-9));
         assert!(figures.server_cpu_us_per_op.is_some_and(|cpu| (cpu - 5_000.0).abs() < 1e-9));
         assert_eq!((figures.client_cpu_us_per_op, figures.server_peak_bytes), (None, Some(7)));

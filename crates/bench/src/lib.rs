@@ -14,6 +14,7 @@ mod metrics;
 mod plan;
 mod server_stats;
 mod table;
+mod transfer;
 mod usage;
 
 use std::collections::HashSet;
@@ -29,7 +30,7 @@ pub use arguments::BenchArguments;
 pub use error::Error;
 
 use endpoint::Endpoint;
-use figures::{Cost, Figures, Ratios, UsageInterval};
+use figures::{CatalogWork, Cost, Figures, Ratios, UsageInterval};
 use load::LoadBounds;
 use plan::{BenchPlan, Cell, Workload};
 use server_stats::MonitoredServer;
@@ -51,6 +52,9 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Error> {
     let runtime = runtime.map_err(|error| Error::of("cannot start", error))?;
     if let Some(objects) = arguments.deletes {
         return runtime.block_on(deletes::run(objects, &servers, arguments));
+    }
+    if let Some((source, target)) = arguments.transfer.as_ref().zip(arguments.transfer_to.as_ref()) {
+        return runtime.block_on(transfer::run(source, target, arguments));
     }
     if arguments.drain {
         return runtime.block_on(drain::run(&servers[0]));
@@ -170,7 +174,10 @@ async fn measure_cell(server: &Arc<Endpoint>, cell: Cell, bounds: LoadBounds) ->
         elapsed,
         client: used(client, Usage::own()),
         server: used(serving, server.usage()?),
-        commits: before.zip(server.stats().await?).map(|(before, after)| after.commits.saturating_sub(before.commits)),
+        work: before.zip(server.stats().await?).map(|(before, after)| CatalogWork {
+            units: after.units.saturating_sub(before.units),
+            commits: after.commits.saturating_sub(before.commits),
+        }),
     };
     Ok(Figures::new(cell, stats, &cost))
 }

@@ -3,7 +3,7 @@
 //! The only module of this crate that starts tasks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::endpoint::{Endpoint, LoadRequest};
 use super::figures::LoadStats;
 use super::plan::{Cell, LoadOperation, Workload};
+use super::transfer::{Transfer, TransferItem};
 use crate::Error;
 
 /// Number of connections that write the objects that a cell needs.
@@ -107,11 +108,7 @@ impl Load {
         for _ in 0..concurrency {
             connections.spawn(Arc::clone(&load).send_all());
         }
-        let mut sum = LoadStats::default();
-        while let Some(joined) = connections.join_next().await {
-            sum.merge(joined.map_err(|error| Error::of("connection task failed", error))?);
-        }
-        Ok(sum)
+        joined(connections).await
     }
 }
 
@@ -149,6 +146,40 @@ pub async fn send(
 ) -> Result<LoadStats, Error> {
     let bounds = LoadBounds { duration: SEND_MAX, operations_max: u64::MAX };
     load(endpoint, RequestSource::Requests(requests), size_bytes, bounds).run(concurrency).await
+}
+
+/// Copies all these objects.
+pub async fn transfer(
+    transfer: &Arc<Transfer>,
+    items: Vec<TransferItem>,
+    concurrency: usize,
+) -> Result<LoadStats, Error> {
+    let (items, next) = (Arc::new(items), Arc::new(AtomicUsize::new(0)));
+    let mut connections = JoinSet::new();
+    for _ in 0..concurrency {
+        let (transfer, items, next) = (Arc::clone(transfer), Arc::clone(&items), Arc::clone(&next));
+        connections.spawn(async move {
+            let mut stats = LoadStats::default();
+            while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let began = Instant::now();
+                match transfer.copy(item).await {
+                    Ok(body_bytes) => stats.succeeded(began.elapsed(), body_bytes),
+                    Err(why) => stats.failed(why),
+                }
+            }
+            stats
+        });
+    }
+    joined(connections).await
+}
+
+/// The counts of all connections together.
+async fn joined(mut connections: JoinSet<LoadStats>) -> Result<LoadStats, Error> {
+    let mut sum = LoadStats::default();
+    while let Some(joined) = connections.join_next().await {
+        sum.merge(joined.map_err(|error| Error::of("connection task failed", error))?);
+    }
+    Ok(sum)
 }
 
 fn load(endpoint: &Arc<Endpoint>, source: RequestSource, size_bytes: u64, bounds: LoadBounds) -> Load {

@@ -34,7 +34,7 @@ fn line(cells: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::table;
-    use crate::figures::{Cost, Figures, LoadStats};
+    use crate::figures::{CatalogWork, Cost, Figures, LoadStats};
     use crate::plan::{Cell, Workload};
     use std::time::Duration;
 
@@ -42,7 +42,8 @@ mod tests {
     fn every_server_has_a_row() {
         let mut stats = LoadStats::default();
         stats.succeeded(Duration::from_millis(2), 4096);
-        let cost = Cost { elapsed: Duration::from_secs(1), client: None, server: None, commits: Some(2) };
+        let work = Some(CatalogWork { units: 2, commits: 2 });
+        let cost = Cost { elapsed: Duration::from_secs(1), client: None, server: None, work };
         let cell = Cell { workload: Workload::Put, size_bytes: 4096, concurrency: 16 };
         let figures = Figures::new(cell, stats, &cost);
         let table = table(&[("SQLite", &figures), ("PostgreSQL", &figures)]);

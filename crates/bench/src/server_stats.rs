@@ -18,6 +18,9 @@ pub struct MonitoredServer {
 /// Metrics of an s3o server, summed over its instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerStats {
+    /// Units of work in the catalog.
+    pub units: u64,
+    /// Transactions in the catalog; SQLite commits several units in one.
     pub commits: u64,
     /// Calls to backends.
     pub calls: u64,
@@ -30,6 +33,7 @@ impl ServerStats {
     /// Reads the metrics of one instance.
     pub fn read(page: &MetricsText) -> Result<Self, String> {
         Ok(Self {
+            units: page.sum("s3o_catalog_units_total")?,
             commits: page.sum("s3o_catalog_commits_total")?,
             // The metric is missing until the first backend call.
             calls: page.sum("s3o_backend_requests_total").unwrap_or(0),
@@ -41,6 +45,7 @@ impl ServerStats {
     /// Adds another instance. Each counts its own work; all share one queue.
     pub fn and(self, other: Self) -> Self {
         Self {
+            units: self.units + other.units,
             commits: self.commits + other.commits,
             calls: self.calls + other.calls,
             waiting: self.waiting.max(other.waiting),

@@ -20,6 +20,7 @@ pub fn heading() -> String {
         "cpu us/op",
         "client us/op",
         "peak MiB",
+        "units/op",
         "commits/op",
     ])
 }
@@ -27,6 +28,7 @@ pub fn heading() -> String {
 /// The line of one cell on one server.
 pub fn row(server: &str, figures: &Figures) -> String {
     let optional = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), shown);
+    let each = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), |number| format!("{number:.2}"));
     let peak = figures.server_peak_bytes.map(|bytes| float(bytes) / MEBIBYTE);
     let cells = [
         server.to_owned(),
@@ -42,7 +44,8 @@ pub fn row(server: &str, figures: &Figures) -> String {
         optional(figures.server_cpu_us_per_op),
         optional(figures.client_cpu_us_per_op),
         optional(peak),
-        figures.commits_per_op.map_or_else(|| "-".to_owned(), |commits| format!("{commits:.2}")),
+        each(figures.units_per_op),
+        each(figures.commits_per_op),
     ];
     line(cells.each_ref().map(String::as_str))
 }
@@ -70,8 +73,8 @@ pub fn shown(number: f64) -> String {
     if number < 100.0 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
 
-fn line(cells: [&str; 14]) -> String {
-    const WIDTHS: [usize; 14] = [14, 8, 7, 4, 7, 8, 8, 8, 8, 6, 9, 12, 8, 10];
+fn line(cells: [&str; 15]) -> String {
+    const WIDTHS: [usize; 15] = [14, 8, 7, 4, 7, 8, 8, 8, 8, 6, 9, 12, 8, 8, 10];
     aligned(&cells, &WIDTHS, 2)
 }
 
@@ -108,7 +111,8 @@ mod tests {
             server_cpu_us_per_op: Some(210.4),
             client_cpu_us_per_op: None,
             server_peak_bytes: Some(48 << 20),
-            commits_per_op: Some(2.0),
+            units_per_op: Some(2.0),
+            commits_per_op: Some(0.5),
         }
     }
 
@@ -117,8 +121,9 @@ mod tests {
         let (heading, row) = (heading(), row("A", &figures()));
         assert_eq!(heading.len(), row.len());
         let cells: Vec<_> = row.split_whitespace().collect();
-        let expected =
-            ["A", "PUT", "4KiB", "16", "12345", "4115", "16.9", "3.50", "12.25", "3", "210", "-", "48.0", "2.00"];
+        let expected = [
+            "A", "PUT", "4KiB", "16", "12345", "4115", "16.9", "3.50", "12.25", "3", "210", "-", "48.0", "2.00", "0.50",
+        ];
         assert_eq!(cells, expected);
         for name in ["errors", "p99 ms", "ops/s"] {
             let end = heading.find(name).expect("a column") + name.len();
