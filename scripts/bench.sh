@@ -2,12 +2,14 @@
 # Measures the release build, section by section, on private servers that stop with the script. Arguments are passed to
 # `s3o bench` for the section `requests`, and then no other section runs.
 #
-# S3O_BENCH_SECTIONS   sections (default: all; ten to fifteen minutes on two processors, without build and expiry):
+# S3O_BENCH_SECTIONS   sections (default: all; half an hour on two processors, without build and expiry):
 #                      requests  every kind of request, in turns with a SeaweedFS if scripts/setup.sh has installed it
 #                      cache     scripts/bench_cache.sh
 #                      catalogs  scripts/bench_catalogs.sh
+#                      copies    scripts/bench_copies.sh
 #                      deletes   scripts/bench_deletes.sh
 #                      intents   scripts/bench_intents.sh
+#                      moves     scripts/bench_moves.sh
 #                      queue     scripts/bench_queue.sh
 #                      expiry    scripts/bench_expiry.sh (takes longest: it creates a million objects for each run)
 # S3O_BENCH_ENDPOINT   load this server instead (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and start none
@@ -18,7 +20,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo build --release -p s3o
-sections="${S3O_BENCH_SECTIONS:-requests cache catalogs deletes intents queue expiry}"
+sections="${S3O_BENCH_SECTIONS:-requests cache catalogs copies deletes intents moves queue expiry}"
 if [ $# -eq 0 ]; then
     set -- --sizes 4KiB,1MiB --concurrency 1,16,64 --duration 3s
 else
@@ -60,7 +62,7 @@ start_other() {
 for section in ${sections//,/ }; do
     case "$section" in
         requests) measure_requests "$@" ;;
-        cache | catalogs | deletes | expiry | intents | queue) "scripts/bench_$section.sh" ;;
+        cache | catalogs | copies | deletes | expiry | intents | moves | queue) "scripts/bench_$section.sh" ;;
         *)
             echo "bench: there is no section $section" >&2
             exit 2
