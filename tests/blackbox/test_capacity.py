@@ -1,5 +1,7 @@
-"""Several writers on two instances fill three small disks: no limit is exceeded at any time, and all capacity is used."""
+"""Several writers on two instances fill three small disks: no limit is exceeded at any time, all capacity is used, and
+then a write is refused before its body is sent."""
 
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +18,11 @@ LIMIT_BYTES = 64 * 1024 * 1024
 SMALL_BYTES = 64 * 1024
 SIZES = (700_000, 1_500_000, 3_100_000)
 WRITERS = 16
+# Leases that hold on a busy machine.
+SETTINGS = {
+    **QUICK,
+    "write_path": {"pending_intents": {"min_age": "5s", "reaper_tick": "100ms", "late_write_window": "300ms"}},
+}
 
 
 def bytes_on_disk(backend):
@@ -57,7 +64,7 @@ class Watcher:
 def servers(own_server):
     catalog, servers = PostgresCatalog(), []
     for number in range(2):
-        server = own_server(name=f"instance-{number}", settings=QUICK, catalog=catalog)
+        server = own_server(name=f"instance-{number}", settings=SETTINGS, catalog=catalog)
         roots = servers[0].folder if servers else server.folder
         server.config["backends"] = [
             {"name": name, "kind": "fs", "root": str(roots / name), "quota": LIMIT_BYTES} for name in ("a", "b", "c")
@@ -103,3 +110,21 @@ def test_writers_use_all_capacity_and_never_exceed_a_limit(servers):
     used = {name: int(size) for name, size in servers[0].rows(query)}
     assert used == {backend["name"]: bytes_on_disk(backend) for backend in backends}
     assert max(LIMIT_BYTES - size for size in used.values()) < SMALL_BYTES, used
+    for server in servers:
+        for expects_continue in (True, False):
+            assert status_without_body(server, expects_continue) == 507
+    # What is smaller than the rest of a disk still fits.
+    rest = max(LIMIT_BYTES - size for size in used.values())
+    assert servers[0].raw().request("PUT", "/bucket/rest", body=body_of(rest)).status == 200
+
+
+def status_without_body(server, expects_continue):
+    """The first answer to the head of a PUT of 64 KiB; not a byte of its body is sent."""
+    raw = server.raw()
+    headers = {"Content-Length": str(SMALL_BYTES), **({"Expect": "100-continue"} if expects_continue else {})}
+    target, headers, _ = raw.prepare("PUT", "/bucket/refused", headers=headers)
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    with socket.create_connection((raw.host, raw.port), timeout=10) as connection:
+        connection.sendall(f"PUT {target} HTTP/1.1\r\n{head}\r\n".encode())
+        # `100 Continue` would be an answer, too.
+        return int(connection.makefile("rb").readline().split()[1])
