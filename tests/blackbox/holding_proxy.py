@@ -16,6 +16,8 @@ class HoldingProxy:
         self.words = None
         self.held = threading.Event()
         self.released = threading.Event()
+        # Number of requests that were held so far, and of those that are never forwarded.
+        self.held_count, self.discarded_count = 0, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -23,6 +25,10 @@ class HoldingProxy:
     def hold(self, *words):
         """From now on, requests whose first line contains all of these words wait."""
         self.words = [word.encode() for word in words]
+
+    def discard_held(self):
+        """Requests that are held at this moment are never forwarded: their client is gone."""
+        self.discarded_count = self.held_count
 
     def release(self):
         """Forwards held requests, and holds no more."""
@@ -47,8 +53,12 @@ class HoldingProxy:
         try:
             while chunk := source.recv(CHUNK_BYTES):
                 if holds and self._matches(chunk):
+                    self.held_count += 1
+                    number = self.held_count
                     self.held.set()
                     self.released.wait()
+                    if number <= self.discarded_count:
+                        raise OSError("the client is gone")
                 sink.sendall(chunk)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
