@@ -11,6 +11,7 @@ mod full;
 mod intent_counters;
 mod late;
 mod late_writes;
+mod moves;
 mod order;
 mod panicking_row;
 mod slow_copies;

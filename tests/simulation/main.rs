@@ -50,7 +50,7 @@ const OUTCOMES: [&str; 10] = [
 /// Dedup events; each must occur in every shard.
 const DEDUP: [&str; 2] = ["content pinned", "content kept once"];
 /// Changes of the number of copies; each must occur in every shard.
-const COPIES: [&str; 8] = [
+const COPIES: [&str; 9] = [
     "factor changed",
     "unhealthy began",
     "unhealthy ended",
@@ -59,6 +59,7 @@ const COPIES: [&str; 8] = [
     "over_replication removed",
     "drain moved",
     "drain removed",
+    "rebalancer moved",
 ];
 const SEEDS_PER_SHARD: u64 = 500;
 const SEEDS_ON_POSTGRESQL: u64 = 40;

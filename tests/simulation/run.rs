@@ -8,8 +8,10 @@ use parking_lot::Mutex;
 use s3o_cache::CacheSettings;
 use s3o_model::entropy::SeededEntropy;
 use s3o_model::ids::InstanceId;
+use s3o_model::placement::Strategy;
+use s3o_model::rebalance::RebalanceRules;
 use s3o_tests::database::BlockingDatabase;
-use s3o_tests::environment::{Environment, ProcessSettings, TestBackend};
+use s3o_tests::environment::{Environment, NO_REBALANCE, ProcessSettings, TestBackend};
 use s3o_tests::harness::Harness;
 use tokio::runtime::Builder;
 use tokio::task::{JoinError, JoinSet};
@@ -98,7 +100,7 @@ impl Simulation {
             .with_backend("near", u64::MAX, Some(SMALL_BACKEND_BYTES))
             .with_backend("far", far_put_max, far_bytes);
         let environment = with_spare(environment, copies)
-            .with_settings(settings(copies))
+            .with_settings(ProcessSettings { rebalance: rebalance(seed), ..settings(copies) })
             .with_dedup(dedup)
             .with_cache((seed % 2 == 1).then_some(CACHE))
             .on_database(database);
@@ -227,6 +229,15 @@ impl Simulation {
 /// Small batches, so that several are claimed at the same time.
 fn settings(copies: usize) -> ProcessSettings {
     ProcessSettings { stuck_after: STUCK_AFTER, cleanup_batch: 4, copies, ..ProcessSettings::default() }
+}
+
+/// Half of the seeds move copies between the backends.
+fn rebalance(seed: u64) -> RebalanceRules {
+    match seed % 4 {
+        0 => RebalanceRules { strategy: Strategy::Spread, threshold: 0.05 },
+        1 => RebalanceRules { strategy: Strategy::Pack, threshold: 1.0 },
+        _ => NO_REBALANCE,
+    }
 }
 
 /// With several copies, there is a third backend: the first one is soon full.

@@ -13,6 +13,8 @@ use s3o_model::bucket::{BucketSettings, ConfiguredBuckets};
 use s3o_model::clock::{Clock, ManualClock, Timestamp};
 use s3o_model::entropy::{Entropy, SeededEntropy};
 use s3o_model::names::BackendName;
+use s3o_model::placement::Strategy;
+use s3o_model::rebalance::RebalanceRules;
 use s3o_model::shared::Shared;
 use tempfile::TempDir;
 
@@ -39,7 +41,12 @@ pub struct ProcessSettings {
     pub cleanup_batch: usize,
     /// Number of copies that a write stores, and factor of all buckets.
     pub copies: usize,
+    /// How the rebalancer distributes copies.
+    pub rebalance: RebalanceRules,
 }
+
+/// Rules under which no copy is ever moved.
+pub const NO_REBALANCE: RebalanceRules = RebalanceRules { strategy: Strategy::Spread, threshold: 1.0 };
 
 impl Default for ProcessSettings {
     fn default() -> Self {
@@ -50,6 +57,7 @@ impl Default for ProcessSettings {
             stuck_after: STUCK_AFTER,
             cleanup_batch: 1000,
             copies: 1,
+            rebalance: NO_REBALANCE,
         }
     }
 }

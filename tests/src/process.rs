@@ -11,12 +11,13 @@ use s3o_catalog::{Catalog, Driver, Error, Longest};
 use s3o_engine::{Engine, IntentMetrics};
 use s3o_model::clock::Clock;
 use s3o_model::ids::IdSource;
+use s3o_model::rebalance::RebalanceRules;
 use s3o_workers::{
     CleanupWorker, DeadLetterService, ExpiryWorker, IdentityWorker, PendingReaperWorker, Verifier, Worker,
 };
 
 use crate::environment::Environment;
-use parts::ProcessParts;
+use parts::{ProcessParts, rebalance_settings};
 
 pub use crate::environment::LATE;
 
@@ -82,6 +83,11 @@ impl Process {
     #[must_use]
     pub fn ids(&self) -> &IdSource {
         &self.parts.ids
+    }
+
+    /// Replaces the rules of the rebalancer of this process, as a reload does.
+    pub fn set_rebalance(&self, rules: RebalanceRules) {
+        self.parts.rebalance.replace(rebalance_settings(rules));
     }
 
     /// A further `pending_reaper`.

@@ -3,6 +3,7 @@
 //! A suspect copy is one of which a reader or a check found that it differs from what was written. It is read only if
 //! there is no better one, and the next copy of the same content replaces it.
 
+mod moves;
 mod remove;
 mod replica;
 mod review;
@@ -17,8 +18,9 @@ use crate::error::Error;
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
 
+pub use moves::{ReplacedCopy, ReplicaSource};
 pub use remove::RemoveCopy;
-pub use replica::{Replica, ReplicaSource, StageReplica};
+pub use replica::{Replica, StageReplica};
 pub(crate) use review::start_review;
 pub use work::{CopyWork, CountedLocation};
 

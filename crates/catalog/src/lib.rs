@@ -55,7 +55,7 @@ pub use cleanups::{ClaimedCleanups, Depths, FreedClaim, QueuedCleanup, Settlemen
 pub use commits::ContentPlan;
 pub use condemned::CondemnedObserver;
 pub use condition::{Condition, Integrity};
-pub use copies::{CopyWork, CountedLocation, RemoveCopy, Replica, ReplicaSource, StageReplica};
+pub use copies::{CopyWork, CountedLocation, RemoveCopy, ReplacedCopy, Replica, ReplicaSource, StageReplica};
 pub use dead_letters::Discard;
 #[cfg(any(test, feature = "conformance"))]
 pub use driver::DriverLayer;

@@ -12,6 +12,7 @@ mod damage;
 mod documents;
 mod expiry;
 mod lifecycles;
+mod moves;
 mod paused;
 mod queue;
 mod races;

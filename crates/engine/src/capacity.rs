@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use s3o_catalog::Error as CatalogError;
 use s3o_model::names::BackendName;
 use s3o_model::placement::BackendView;
 use s3o_model::quota::QuotaUsage;
@@ -65,12 +66,17 @@ impl Engine {
 
     /// The same with the counters of this moment.
     pub(crate) async fn current_views(&self) -> Result<Vec<BackendView>, Error> {
-        let mut views = self.fleet.views(self.now());
-        set_usage(&mut views, &self.read_usage().await?);
-        Ok(views)
+        Ok(self.views_and_usage().await?.0)
     }
 
-    async fn read_usage(&self) -> Result<Vec<QuotaUsage>, Error> {
+    /// The same, together with these counters.
+    pub(crate) async fn views_and_usage(&self) -> Result<(Vec<BackendView>, Vec<QuotaUsage>), CatalogError> {
+        let (mut views, usage) = (self.fleet.views(self.now()), self.read_usage().await?);
+        set_usage(&mut views, &usage);
+        Ok((views, usage))
+    }
+
+    async fn read_usage(&self) -> Result<Vec<QuotaUsage>, CatalogError> {
         let at = self.since_boot();
         let usage = self.catalog.quota_usage().await?;
         *self.usage.0.lock() = Some(UsageReading { at, usage: usage.clone() });

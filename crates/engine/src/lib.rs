@@ -27,6 +27,7 @@ mod object_tags;
 mod prove_copies;
 mod put_object;
 mod read;
+mod rebalance;
 mod replicas;
 mod reread;
 pub mod tasks;

@@ -3,8 +3,10 @@
 //! The intent precedes the bytes, as in every write. The digest is compared before the last chunk is sent, so that no
 //! backend stores wrong bytes under the key of a copy.
 
+mod commit;
+
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
-use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError, Replica, ReplicaSource, StageReplica, Verdict};
+use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError, ReplicaSource, StageReplica, Verdict};
 use s3o_model::cleanup::Reason;
 use s3o_model::content::Location;
 use s3o_model::ids::{IntentId, WriteId};
@@ -22,6 +24,8 @@ use crate::{Engine, Error};
 pub enum CopyOutcome {
     /// The content has one more copy, at this location.
     Copied(Location),
+    /// The new copy, at this location, has replaced the one that was named.
+    Moved(Location),
     /// The content needs no copy any more, or it was deleted meanwhile.
     NotNeeded,
     /// Another copy of the content is being written to the same backend, or the content was deleted.
@@ -34,24 +38,42 @@ pub enum CopyOutcome {
     Failed(String),
 }
 
+/// Where a copy is written and what it replaces.
+#[derive(Debug, Clone)]
+struct CopyPlan {
+    /// The only backend that may take it; `None` for the best one.
+    target: Option<BackendName>,
+    replaces: ReplicaSource,
+}
+
 impl Engine {
     /// Writes another copy of a content, to the best backend that has none. Its copies are read in order until one has
     /// the right digest; each attempt has its own intent and key.
     ///
     /// The copy may take longer than the worker that asked for it: it is finished even if the caller stops waiting.
-    pub async fn copy_content(&self, work: &CopyWork, reason: Reason, replaces: ReplicaSource) -> CopyOutcome {
+    pub async fn copy_content(&self, work: &CopyWork, replaces: ReplicaSource) -> CopyOutcome {
+        self.run_copy(work, CopyPlan { target: None, replaces }).await
+    }
+
+    /// The same to this backend, as a move.
+    pub async fn move_content(&self, work: &CopyWork, target: BackendName, replaces: ReplicaSource) -> CopyOutcome {
+        self.run_copy(work, CopyPlan { target: Some(target), replaces }).await
+    }
+
+    async fn run_copy(&self, work: &CopyWork, plan: CopyPlan) -> CopyOutcome {
         let (engine, work) = (self.clone(), work.clone());
-        let copied = self.tasks.run(async move { Ok(engine.copy_to_best(&work, reason, replaces).await) }).await;
+        let copied = self.tasks.run(async move { Ok(engine.copy_to_best(&work, &plan).await) }).await;
         copied.unwrap_or_else(|error| CopyOutcome::Failed(error.to_string()))
     }
 
-    async fn copy_to_best(&self, work: &CopyWork, reason: Reason, replaces: ReplicaSource) -> CopyOutcome {
-        let targets = match self.replica_targets(work).await {
+    async fn copy_to_best(&self, work: &CopyWork, plan: &CopyPlan) -> CopyOutcome {
+        let mut targets = match self.replica_targets(work).await {
             Ok(targets) => targets,
             Err(error) => return CopyOutcome::Failed(error.to_string()),
         };
+        targets.retain(|backend| plan.target.as_ref().is_none_or(|target| target == backend.name()));
         for target in targets {
-            match self.copy_to(work, &target, reason, &replaces).await {
+            match self.copy_to(work, &target, &plan.replaces).await {
                 // It is full or draining: the next backend may take the copy.
                 CopyOutcome::NoTarget => {}
                 outcome => return outcome,
@@ -60,16 +82,10 @@ impl Engine {
         CopyOutcome::NoTarget
     }
 
-    async fn copy_to(
-        &self,
-        work: &CopyWork,
-        target: &SharedBackend,
-        reason: Reason,
-        replaces: &ReplicaSource,
-    ) -> CopyOutcome {
+    async fn copy_to(&self, work: &CopyWork, target: &SharedBackend, replaces: &ReplicaSource) -> CopyOutcome {
         let mut why = "no copy is known".to_owned();
         for copy in self.readable(work) {
-            match self.copy_from(work, &copy.location, target, (reason, replaces.clone())).await {
+            match self.copy_from(work, &copy.location, target, replaces).await {
                 CopyOutcome::NoSource(error) => why = error,
                 outcome => return outcome,
             }
@@ -82,13 +98,13 @@ impl Engine {
         work: &CopyWork,
         source: &Location,
         target: &SharedBackend,
-        (reason, replaces): (Reason, ReplicaSource),
+        replaces: &ReplicaSource,
     ) -> CopyOutcome {
         let body = match self.open_source(source).await {
             Ok(body) => body,
             Err(error) => return CopyOutcome::NoSource(error),
         };
-        let staged = match self.stage_replica(work, source, target, reason).await {
+        let staged = match self.stage_replica(work, source, target, replaces.reason()).await {
             Ok(staged) => staged,
             Err(CatalogError::Guard(Verdict::NotNeeded)) => return CopyOutcome::InProgress,
             Err(CatalogError::Guard(Verdict::NoSpace | Verdict::Closed)) => return CopyOutcome::NoTarget,
@@ -184,45 +200,6 @@ impl Engine {
         let written = self.send_copy(staged, stream).await?;
         let digests = digests.ready().await.ok();
         self.accept_copy(staged, written.clone(), digests.as_ref()).map(|_| written)
-    }
-
-    async fn commit_replica(
-        &self,
-        work: &CopyWork,
-        staged: Staged,
-        (source, written): (&Location, Written),
-        replaces: ReplicaSource,
-    ) -> CopyOutcome {
-        let replica = Replica {
-            intent: staged.id,
-            content: work.content,
-            backend: staged.place.backend.clone(),
-            backend_version: written.version_id.clone(),
-            source: source.clone(),
-            replaces,
-        };
-        let target = staged.place.clone();
-        let error = match self.catalog.commit_replica(&replica).await {
-            Ok(()) => {
-                self.metrics.ended(staged.write, "committed");
-                return CopyOutcome::Copied(target);
-            }
-            Err(error) => error,
-        };
-        let stored = CopyResult::Stored { backend_version: written.version_id };
-        let verdict = error.verdict();
-        let copies = [WriteCopy { staged, result: stored }];
-        match self.end_uncommitted_copy(&copies, error).await {
-            Ok(()) => CopyOutcome::Copied(target),
-            Err(_) if matches!(verdict, Some(Verdict::NotNeeded | Verdict::ResolveAgain)) => {
-                // The source was read and is good: a suspect one counts again.
-                match self.catalog.confirm_copy(work.content, source).await {
-                    Ok(()) => CopyOutcome::NotNeeded,
-                    Err(error) => CopyOutcome::Failed(error.to_string()),
-                }
-            }
-            Err(error) => CopyOutcome::Failed(error.to_string()),
-        }
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Reason {
     Replication,
     /// The copy was moved away from a draining backend.
     Drain,
+    /// The copy was moved to another backend to balance the backends.
+    Rebalance,
 }
 
 impl Reason {
@@ -47,6 +49,7 @@ impl Reason {
             Self::Expiry => "expiry",
             Self::Replication => "replication",
             Self::Drain => "drain",
+            Self::Rebalance => "rebalance",
         }
     }
 }

@@ -32,6 +32,7 @@ pub mod physical_key;
 pub mod placement;
 pub mod quota;
 pub mod range;
+pub mod rebalance;
 pub mod recovery;
 pub mod shared;
 pub mod size;

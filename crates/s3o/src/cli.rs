@@ -9,8 +9,8 @@ use clap::{Args, Parser, Subcommand};
 use s3o_bench::BenchArguments;
 
 use crate::client::{
-    BackendCommand, CatalogCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, StatusCommand,
-    VerifyCommand, WorkersCommand,
+    BackendCommand, CatalogCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, RebalanceCommand,
+    ReplicateCommand, StatusCommand, VerifyCommand, WorkersCommand,
 };
 use crate::config::{DATA, Faults};
 use crate::logging::Format;
@@ -45,7 +45,11 @@ pub enum Command {
     Findings(FindingsCommand),
     /// Show what the lifecycle rules of a running server would delete
     Lifecycle(LifecycleCommand),
-    /// Accept a frozen backend of a running server, or dismiss a recorded mismatch
+    /// Write the copies that objects of a running server lack, and show the result
+    Replicate(ReplicateCommand),
+    /// Move copies between the backends of a running server, or show what would be moved
+    Rebalance(RebalanceCommand),
+    /// Accept, drain or remove a backend of a running server, or dismiss a recorded mismatch
     Backend(BackendCommand),
     /// Back up, restore or accept the catalog
     Catalog(CatalogCommand),

@@ -46,6 +46,8 @@ fn main() -> ExitCode {
         Command::Dlq(command) => client::dlq(&command),
         Command::Findings(command) => client::findings(&command),
         Command::Lifecycle(command) => client::lifecycle(&command),
+        Command::Replicate(command) => client::replicate(&command),
+        Command::Rebalance(command) => client::rebalance(&command),
         Command::Backend(command) => client::backend(&command),
         Command::Catalog(command) => client::catalog(&command),
         Command::Verify(command) => client::verify(&command),

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use s3o_catalog::{Catalog, CopyWork, Error as CatalogError, RemoveCopy, ReplicaSource, Verdict};
+use s3o_catalog::{Catalog, CopyWork, Error as CatalogError, RemoveCopy, ReplacedCopy, ReplicaSource, Verdict};
 use s3o_engine::{CopyOutcome, Engine};
 use s3o_model::cleanup::Reason;
 use s3o_model::content::Location;
@@ -74,6 +74,8 @@ pub struct DrainWorker {
 /// What became of one copy on a draining backend.
 enum Drained {
     Moved(Location),
+    /// Another backend has a copy now, but it could not be verified; the next pass removes this one.
+    Copied,
     Removed,
     /// Another unit moved or deleted it meanwhile.
     Gone,
@@ -152,9 +154,10 @@ impl DrainWorker {
         if work.counting() >= work.factor {
             return self.remove(work, copy).await;
         }
-        let replaces = ReplicaSource::Drained { copy, grace: self.settings.reader_grace };
-        Ok(match self.engine.copy_content(work, Reason::Drain, replaces).await {
-            CopyOutcome::Copied(target) => Drained::Moved(target),
+        let replaces = ReplicaSource::Drained(ReplacedCopy { copy, grace: self.settings.reader_grace });
+        Ok(match self.engine.copy_content(work, replaces).await {
+            CopyOutcome::Moved(target) => Drained::Moved(target),
+            CopyOutcome::Copied(_) => Drained::Copied,
             CopyOutcome::NotNeeded => Drained::Gone,
             CopyOutcome::InProgress => Drained::Stuck("a copy is being written".to_owned()),
             CopyOutcome::NoTarget => Drained::Stuck("no other backend can take it".to_owned()),
@@ -179,6 +182,7 @@ impl DrainWorker {
         let outcome = match result {
             Drained::Moved(_) => "moved",
             Drained::Removed => "removed",
+            Drained::Copied => return report.count("copied", 1),
             Drained::Gone => return,
             Drained::Stuck(why) => {
                 self.progress.change(name, |pass| *pass.stuck.entry(why.clone()).or_default() += 1);

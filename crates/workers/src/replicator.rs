@@ -12,7 +12,6 @@ use futures_util::future::BoxFuture;
 use s3o_catalog::{Catalog, CopyWork, ReplicaSource};
 use s3o_engine::{CopyOutcome, Engine};
 use s3o_model::backoff::Backoff;
-use s3o_model::cleanup::Reason;
 use s3o_model::content::Location;
 use tokio::sync::Notify;
 
@@ -102,8 +101,8 @@ impl ReplicatorWorker {
             self.catalog.settle_copy_work(work.content).await?;
             return Ok(Replicated::Settled);
         }
-        Ok(match self.engine.copy_content(work, Reason::Replication, ReplicaSource::Nothing).await {
-            CopyOutcome::Copied(location) => Replicated::Copied(location),
+        Ok(match self.engine.copy_content(work, ReplicaSource::Nothing).await {
+            CopyOutcome::Copied(location) | CopyOutcome::Moved(location) => Replicated::Copied(location),
             CopyOutcome::NotNeeded => {
                 self.catalog.settle_copy_work(work.content).await?;
                 Replicated::Settled

@@ -42,6 +42,9 @@ pub trait Worker: Send + Sync {
     /// reports what it did. The runner may cancel it at any await: its claims then expire.
     async fn tick(&self, report: &mut Report) -> Result<(), Error>;
 
+    /// Called at the beginning of each run, before its first tick.
+    fn begin_run(&self) {}
+
     /// True if the worker deletes by time: the runner then skips it while the clock is not trusted.
     fn is_time_dependent(&self) -> bool {
         false

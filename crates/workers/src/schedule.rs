@@ -54,6 +54,8 @@ pub struct Schedule {
     pub bell: Option<Arc<Notify>>,
     /// Longest duration of one tick; a longer one is cancelled.
     pub deadline: Duration,
+    /// False if it runs only on request.
+    pub enabled: bool,
 }
 
 /// A worker with its schedule.
@@ -159,7 +161,7 @@ mod tests {
     const HOUR: Duration = Duration::from_hours(1);
 
     fn schedule(interval: Duration, kind: Kind) -> Schedule {
-        Schedule { interval, kind, bell: None, deadline: HOUR }
+        Schedule { interval, kind, bell: None, deadline: HOUR, enabled: true }
     }
 
     /// A worker that was first recorded `seen` ago and ran `ran` ago.

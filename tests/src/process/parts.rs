@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use s3o_backend::{Fleet, SharedBackend};
 use s3o_cache::{Cache, CacheParts};
 use s3o_catalog::{Catalog, Driver, Error};
@@ -14,13 +15,14 @@ use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::placement::Strategy;
+use s3o_model::rebalance::RebalanceRules;
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
     BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopyPace, CopySettings, DeadLetterService, DrainProgress,
     DrainWorker, DriftGauge, ExpiryWorker, IdentityParts, IdentitySettings, IdentityWorker, LifecycleWorker,
-    OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, ReaperSettings, ReplicatorWorker, SharedRules,
-    Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
+    OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, ReaperSettings, RebalanceSettings, RebalancerWorker,
+    ReplicatorWorker, SharedRules, Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -43,6 +45,7 @@ pub(super) struct ProcessParts {
     instance: InstanceId,
     configured: Shared<ConfiguredBuckets>,
     settings: ProcessSettings,
+    pub(super) rebalance: Shared<RebalanceSettings>,
     bell: Arc<Notify>,
     pub(super) cache: Option<Arc<Cache>>,
     pub(super) metrics: IntentMetrics,
@@ -80,6 +83,7 @@ impl ProcessParts {
             instance,
             configured: environment.configured.clone(),
             settings: environment.settings,
+            rebalance: Shared::new(rebalance_settings(environment.settings.rebalance)),
             bell: Arc::default(),
             cache: cache.map(|parts| Arc::new(Cache::new(parts))),
             metrics: IntentMetrics::default(),
@@ -101,6 +105,7 @@ impl ProcessParts {
             Arc::new(self.replicator()),
             Arc::new(self.over_replication()),
             Arc::new(self.drain()),
+            Arc::new(self.rebalancer()),
         ]
     }
 
@@ -163,6 +168,16 @@ impl ProcessParts {
             pace: CopyPace::new(Budget::new(1)),
             progress: DrainProgress::default(),
             cleanup_wakeup: self.bell.clone(),
+        }
+    }
+
+    pub(super) fn rebalancer(&self) -> RebalancerWorker {
+        RebalancerWorker {
+            catalog: self.catalog.clone(),
+            engine: self.engine(),
+            settings: self.rebalance.clone(),
+            cleanup_wakeup: self.bell.clone(),
+            pass: Mutex::default(),
         }
     }
 
@@ -256,6 +271,11 @@ impl ProcessParts {
             longest: Shared::new(LONGEST),
         })
     }
+}
+
+/// Small pages, so that a pass has several.
+pub(super) const fn rebalance_settings(rules: RebalanceRules) -> RebalanceSettings {
+    RebalanceSettings { rules, batch_size: 4, concurrency: 2, reader_grace: READER_GRACE }
 }
 
 async fn identity<C: Clock + 'static>(

@@ -1,11 +1,13 @@
-//! Scenarios with two copies of each object on three backends: writes, a changed factor, a drain, and an
-//! unhealthy backend.
+//! Scenarios with two copies of each object on three backends: writes, a changed factor, a drain, an unhealthy backend,
+//! and a rebalance.
 
 use std::time::Duration;
 
 use s3o_catalog::UnhealthyRule;
 use s3o_engine::Error;
 use s3o_model::ids::InstanceId;
+use s3o_model::placement::Strategy;
+use s3o_model::rebalance::RebalanceRules;
 
 use super::expiry::tick;
 use super::{LARGE, Scenario, Work, delete, holds, nothing, put_new, put_old};
@@ -72,6 +74,31 @@ fn become_unhealthy_and_recover(harness: &Harness) -> Work<'_> {
     })
 }
 
+/// Stores the object on the last two backends.
+fn put_behind_the_first(harness: &Harness) -> Work<'_> {
+    Box::pin(async {
+        let all: Vec<_> = harness.environment.backends.iter().map(crate::environment::TestBackend::name).collect();
+        harness.catalog.start_drain(&all[0], &all).await.map_err(|error| failed(&error))?;
+        put_old(harness).await?;
+        harness.catalog.stop_drain(&all[0]).await.map_err(|error| failed(&error))?;
+        for _ in 0..TICKS {
+            tick(harness, "replicator").await?;
+        }
+        Ok(())
+    })
+}
+
+/// Moves the copy on the last backend to the first one.
+fn rebalance_to_the_front(harness: &Harness) -> Work<'_> {
+    Box::pin(async {
+        harness.process.set_rebalance(RebalanceRules { strategy: Strategy::Pack, threshold: 1.0 });
+        for _ in 0..TICKS {
+            tick(harness, "rebalancer").await?;
+        }
+        Ok(())
+    })
+}
+
 /// Returns the bodies that the keys may have.
 type ExpectedFn = fn() -> Expected;
 
@@ -111,7 +138,7 @@ fn new_body() -> Expected {
     holds("a", Some(b"the new body"))
 }
 
-pub(super) const ALL: [Scenario; 7] = [
+pub(super) const ALL: [Scenario; 8] = [
     of_two("put of two copies", [nothing, put_new], ObjectChange::Written),
     Scenario {
         put_bytes_max: 5,
@@ -122,4 +149,5 @@ pub(super) const ALL: [Scenario; 7] = [
     of_two("lower and raise the factor", [put_old, lower_and_raise_the_factor], ObjectChange::Unchanged),
     of_two("drain and undrain", [put_old, drain_and_undrain], ObjectChange::Unchanged),
     of_two("become unhealthy and recover", [put_old, become_unhealthy_and_recover], ObjectChange::Unchanged),
+    of_two("rebalance", [put_behind_the_first, rebalance_to_the_front], ObjectChange::Unchanged),
 ];

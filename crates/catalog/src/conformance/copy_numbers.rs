@@ -11,7 +11,7 @@ use s3o_model::names::BackendName;
 use super::fixture::replicas::COPY_BYTES as SIZE;
 use super::fixture::{Fixture, backend, bucket_name};
 use super::refused;
-use crate::{CommitPut, RemoveCopy, ReplicaSource, StoredBytes, Verdict};
+use crate::{CommitPut, RemoveCopy, ReplacedCopy, ReplicaSource, StoredBytes, Verdict};
 
 const GRACE: Duration = Duration::from_mins(1);
 
@@ -96,7 +96,7 @@ pub async fn drained_copy_is_moved_in_one_unit(fixture: &Fixture) {
     refused(fixture.catalog.start_drain(&backend("disk"), &all[..1]).await, Verdict::PreconditionFailed);
     let source = fixture.copy_on(content, "disk").await;
     let early = fixture.stage_replica(content, "east").await.expect("staged");
-    let drained = || ReplicaSource::Drained { copy: source.clone(), grace: GRACE };
+    let drained = || ReplicaSource::Drained(ReplacedCopy { copy: source.clone(), grace: GRACE });
     // The backend is not draining: the copy would replace one that counts.
     refused(fixture.commit_replica(&early, &source, drained()).await, Verdict::NotNeeded);
     fixture.catalog.start_drain(&backend("disk"), &all).await.expect("started");

@@ -24,6 +24,7 @@ pub mod intents;
 pub mod lifecycle_deletes;
 pub mod lifecycles;
 pub mod listing;
+pub mod moves;
 pub mod objects;
 pub mod overview;
 pub mod pins;
@@ -149,6 +150,9 @@ macro_rules! conformance {
             backend_views: unhealthy_backend_has_no_counting_copies,
                 every_live_instance_must_have_failed_for_long_enough, other_instances_have_time_to_answer,
                 at_most_half_of_the_backends_become_unhealthy;
+            moves: copy_is_moved_in_one_unit, move_to_a_backend_with_a_copy_is_refused,
+                move_needs_both_backends_in_the_same_state, move_of_a_copy_that_was_moved_is_refused,
+                refused_move_is_judged_as_a_plain_copy;
             runs: worker_row_is_created_once, run_reads_back_all_columns, recorded_run_updates_its_worker,
                 noted_run_creates_no_row, skipped_run_does_not_update_its_worker,
                 late_run_does_not_move_last_started_back, pause_lasts_until_resumed,

@@ -30,25 +30,31 @@ pub struct RemoveCopy {
     pub grace: Duration,
 }
 
-/// True if an instance finds another store than expected at backend `l`: its copies may be on the wrong one.
-const DISPUTED: &str = "EXISTS (SELECT 1 FROM identity_records WHERE identity_records.backend_name = l.backend_name \
-     AND reason IS NOT NULL AND coalesce(dismissed_hash, '') <> hash AND lease_until > :now)";
+/// SQL that is true if an instance finds another store than expected at this backend: its copies may be on the wrong one.
+pub(super) fn disputed(backend: &str) -> String {
+    format!(
+        "EXISTS (SELECT 1 FROM identity_records r WHERE r.backend_name = {backend} AND r.reason IS NOT NULL \
+         AND coalesce(r.dismissed_hash, '') <> r.hash AND r.lease_until > :now)"
+    )
+}
 
 /// Returns a row if the kept copies in `$2` are as many as the factor of content `$1`.
 static SUPPORTED: LazyLock<String> = LazyLock::new(|| {
+    let disputed = disputed("l.backend_name");
     format!(
         "SELECT id FROM contents WHERE id = $1 AND factor <= (SELECT count(*) FROM object_locations l \
          JOIN json_each($2) t ON t.value ->> 0 = l.backend_name AND t.value ->> 1 = l.physical_key \
-         WHERE l.content_id = $1 AND {COUNTS} AND NOT {DISPUTED})"
+         WHERE l.content_id = $1 AND {COUNTS} AND NOT {disputed})"
     )
 });
 
 /// Returns a row if the copy of content `$1` at `$2`, `$3` may be removed: its backend is healthy and undisputed.
 static REMOVABLE: LazyLock<String> = LazyLock::new(|| {
+    let disputed = disputed("l.backend_name");
     format!(
         "SELECT l.content_id FROM object_locations l JOIN backends k ON k.name = l.backend_name \
          WHERE l.content_id = $1 AND l.backend_name = $2 AND l.physical_key = $3 \
-         AND k.unhealthy_since IS NULL AND k.frozen_reason IS NULL AND NOT {DISPUTED}"
+         AND k.unhealthy_since IS NULL AND k.frozen_reason IS NULL AND NOT {disputed}"
     )
 });
 

@@ -13,6 +13,7 @@ use s3o_model::content::Location;
 use s3o_model::ids::{ContentId, InstanceId, IntentId, WriteId};
 use s3o_model::names::BackendName;
 
+use super::moves::{ReplacedCopy, ReplicaSource, TARGET_COUNTS};
 use super::work::settle;
 use super::{confirm, missing_copies};
 use crate::cleanups::enqueue::{enqueue_after_grace, enqueue_cleanups};
@@ -61,20 +62,6 @@ pub struct Replica {
     pub replaces: ReplicaSource,
 }
 
-/// Which copy a new one replaces.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReplicaSource {
-    /// None: the content lacks a copy.
-    Nothing,
-    /// A copy on a draining backend, whose bytes are deleted after `grace`.
-    Drained {
-        /// The copy to release.
-        copy: Location,
-        /// How long readers may still use it.
-        grace: Duration,
-    },
-}
-
 const STAGE: &str = "INSERT INTO pending_objects \
      (id, write_id, kind, bucket_id, key, backend_name, physical_key, size_bytes, stripe, owner, lease_until, \
       created_at, copy_content_id, copy_reason) \
@@ -87,21 +74,6 @@ const STAGE: &str = "INSERT INTO pending_objects \
 static NEEDED: LazyLock<String> = LazyLock::new(|| {
     let missing = missing_copies("$1");
     format!("SELECT name FROM backends WHERE {TARGET_COUNTS} AND {missing} > 0")
-});
-
-/// True for the row of backend `$2` if a new copy of content `$1` there would count and replaces no present one.
-const TARGET_COUNTS: &str = "name = $2 AND draining = 0 AND unhealthy_since IS NULL AND removing_since IS NULL \
-     AND removed_at IS NULL AND NOT EXISTS (SELECT 1 FROM object_locations p \
-     WHERE p.content_id = $1 AND p.backend_name = $2 AND p.state = 'present')";
-
-/// Returns a row if a copy of content `$1` on backend `$2` may replace the one at `$3`, `$4`, whose backend drains.
-static MAY_REPLACE: LazyLock<String> = LazyLock::new(|| {
-    let missing = missing_copies("$1");
-    format!(
-        "SELECT name FROM backends WHERE {TARGET_COUNTS} AND {missing} > 0 AND EXISTS (SELECT 1 FROM backends d \
-         JOIN object_locations o ON o.backend_name = d.name WHERE d.name = $3 AND d.draining = 1 \
-         AND o.content_id = $1 AND o.physical_key = $4)"
-    )
 });
 
 static LOCK_QUOTAS: LazyLock<String> = LazyLock::new(|| {
@@ -212,13 +184,11 @@ impl Catalog {
         );
         confirm(&mut unit, *content, source);
         match replaces {
-            ReplicaSource::Nothing => unit.one(&NEEDED, params![*content, backend], Verdict::NotNeeded),
-            ReplicaSource::Drained { copy, .. } => unit.one(
-                &MAY_REPLACE,
-                params![*content, backend, &copy.backend, copy.physical_key.as_str()],
-                Verdict::NotNeeded,
-            ),
-        };
+            ReplicaSource::Nothing => drop(unit.one(&NEEDED, params![*content, backend], Verdict::NotNeeded)),
+            ReplicaSource::Drained(_) | ReplicaSource::Rebalanced(_) => {
+                replaces.guard_move(&mut unit, *content, backend);
+            }
+        }
         unit.lock(LockRank::Quota, &LOCK_QUOTAS, params![*content, *intent]);
         for sql in REPLACE_BAD.iter() {
             unit.run(sql, params![*content, backend]);
@@ -226,8 +196,8 @@ impl Catalog {
         for sql in ADD.iter() {
             unit.run(sql, params![*intent, *content, backend_version.as_ref()]);
         }
-        if let ReplicaSource::Drained { copy, grace } = replaces {
-            RELEASE_COPY.run(&mut unit, *content, copy, (*grace, Reason::Drain));
+        if let Some(ReplacedCopy { copy, grace }) = replaces.replaced() {
+            RELEASE_COPY.run(&mut unit, *content, copy, (*grace, replaces.reason()));
         }
         settle(&mut unit, *content);
         self.write(unit).await.map(drop)

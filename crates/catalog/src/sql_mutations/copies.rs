@@ -8,7 +8,7 @@ use s3o_model::names::BackendName;
 use super::Cut::{Guard, Words};
 use super::{Damage, broken, damage_if, guards};
 use crate::conformance::fixture::{Fixture, LEASE, backend};
-use crate::{RemoveCopy, ReplicaSource, UnhealthyRule};
+use crate::{RemoveCopy, ReplacedCopy, ReplicaSource, UnhealthyRule};
 
 const SURPLUS: &str = "a content has more copies than its factor";
 const TOO_FEW: &str = "a content has fewer copies than its factor";
@@ -81,7 +81,7 @@ async fn a_drain_is_stopped_before_the_move(fixture: &Fixture) -> Damage {
     let content = fixture.put_copies(bucket, &["disk"], 1).await;
     let copy = fixture.copy_on(content, "disk").await;
     let staged = fixture.stage_replica(content, "east").await.expect("staged");
-    let replaces = ReplicaSource::Drained { copy: copy.clone(), grace: Duration::ZERO };
+    let replaces = ReplicaSource::Drained(ReplacedCopy { copy: copy.clone(), grace: Duration::ZERO });
     fixture.commit_replica(&staged, &copy, replaces).await.unwrap_or_default();
     damage_if(fixture.places_of(content).await != ["disk"], RELEASED)
 }

@@ -14,7 +14,9 @@ use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::shared::Shared;
 use s3o_server::audit::Audit;
-use s3o_workers::{BatchConcurrency, Budget, ClockGuard, DrainProgress, DriftGauge, ExpiryClaims, SharedRules};
+use s3o_workers::{
+    BatchConcurrency, Budget, ClockGuard, DrainProgress, DriftGauge, ExpiryClaims, RebalanceSettings, SharedRules,
+};
 use tokio::sync::Notify;
 
 use super::workers;
@@ -48,6 +50,8 @@ pub(super) struct AppContext {
     pub circuit: Shared<CircuitSettings>,
     /// How long a backend must fail before it is unhealthy; a reload replaces it.
     pub unhealthy_after: Shared<Duration>,
+    /// Settings of the rebalancer; a reload replaces them.
+    pub rebalance: Shared<RebalanceSettings>,
     /// The date that an S3 backend last sent.
     pub store_time: Arc<StoreTime>,
     /// Decides whether the wall clock is trusted; None where the database's clock is used.
@@ -84,6 +88,7 @@ impl AppContext {
             longest: Shared::new(workers::longest(config)),
             circuit: Shared::new(config.circuit_breaker.circuit),
             unhealthy_after: Shared::new(config.replication.unhealthy_after),
+            rebalance: Shared::new(workers::rebalance_settings(config)),
             store_time: Arc::default(),
             clock_guard: None,
         })

@@ -72,6 +72,8 @@ impl App {
             retirement: self.retirement(),
             verifier: self.verifier(),
             lifecycle_rules: context.lifecycle_rules.clone(),
+            engine: self.engine.clone(),
+            rebalance: context.rebalance.clone(),
             clock: Arc::clone(&context.clock),
             clock_guard: context.clock_guard.clone(),
             instance: context.instance,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use s3o_backend::Fleet;
 use s3o_catalog::{Catalog, Longest};
 use s3o_engine::{ContentSharing, Engine};
@@ -10,7 +11,8 @@ use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
     CleanupSettings, CleanupWorker, CopyPace, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind,
     LifecycleWorker, OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings,
-    ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, WatchdogSettings, WatchdogWorker, Worker,
+    RebalanceSettings, RebalancerWorker, ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, WatchdogSettings,
+    WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -45,6 +47,7 @@ pub(super) fn all(parts: &WorkerParts<'_>) -> Vec<Scheduled> {
         replicator(parts),
         over_replication(parts),
         drain(parts),
+        rebalancer(parts),
     ]
 }
 
@@ -53,7 +56,7 @@ fn scheduled(worker: impl Worker + 'static, interval: Duration, kind: Kind) -> S
 }
 
 fn on_schedule(worker: Arc<dyn Worker>, interval: Duration, kind: Kind, bell: Option<Arc<Notify>>) -> Scheduled {
-    Scheduled { worker, schedule: Schedule { interval, kind, bell, deadline: TICK_MAX } }
+    Scheduled { worker, schedule: Schedule { interval, kind, bell, deadline: TICK_MAX, enabled: true } }
 }
 
 fn cleanup(parts: &WorkerParts<'_>) -> Scheduled {
@@ -203,6 +206,30 @@ fn drain(parts: &WorkerParts<'_>) -> Scheduled {
     };
     let bell = Some(Arc::clone(&context.drain_wakeup));
     on_schedule(Arc::new(worker), DRAIN_INTERVAL, Kind::Locked, bell)
+}
+
+/// Settings of the rebalancer, also for a dry run.
+pub(super) fn rebalance_settings(config: &Config) -> RebalanceSettings {
+    RebalanceSettings {
+        rules: config.rebalance.rules,
+        batch_size: config.rebalance.batch_size,
+        concurrency: config.rebalance.concurrency,
+        reader_grace: config.cleanup.reader_grace,
+    }
+}
+
+fn rebalancer(parts: &WorkerParts<'_>) -> Scheduled {
+    let WorkerParts { config, catalog, engine, context, .. } = *parts;
+    let worker = RebalancerWorker {
+        catalog: Arc::clone(catalog),
+        engine: engine.clone(),
+        settings: context.rebalance.clone(),
+        cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
+        pass: Mutex::default(),
+    };
+    let mut scheduled = scheduled(worker, config.rebalance.interval, Kind::Locked);
+    scheduled.schedule.enabled = config.rebalance.enabled;
+    scheduled
 }
 
 /// Margin for times that another instance wrote with a longer setting.

@@ -47,6 +47,23 @@ pub struct StatusCommand {
     pub(super) client: AdminOptions,
 }
 
+/// `s3o replicate`.
+#[derive(Debug, Args)]
+pub struct ReplicateCommand {
+    #[command(flatten)]
+    pub(super) client: AdminOptions,
+}
+
+/// `s3o rebalance`.
+#[derive(Debug, Args)]
+pub struct RebalanceCommand {
+    #[command(flatten)]
+    pub(super) client: AdminOptions,
+    /// Show what would be moved now and move nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
 /// `s3o workers`; without an action it lists the workers.
 #[derive(Debug, Args)]
 pub struct WorkersCommand {

@@ -7,6 +7,7 @@ mod connection;
 mod findings;
 mod lifecycle;
 mod queues;
+mod rebalance;
 mod status;
 mod table;
 mod verify;
@@ -15,8 +16,8 @@ mod workers;
 use crate::cli::CommandFailure;
 use arguments::{BackendAction, CleanupAction, DlqAction, FindingsAction, WorkersAction};
 pub use arguments::{
-    BackendCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, StatusCommand, VerifyCommand,
-    WorkersCommand,
+    BackendCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, RebalanceCommand, ReplicateCommand,
+    StatusCommand, VerifyCommand, WorkersCommand,
 };
 pub use catalog::{CatalogCommand, catalog};
 use connection::AdminConnection;
@@ -25,6 +26,21 @@ use connection::AdminConnection;
 pub fn lifecycle(command: &LifecycleCommand) -> Result<(), CommandFailure> {
     let connection = AdminConnection::open(&command.client)?;
     lifecycle::preview(&connection, command.client.json)
+}
+
+/// Writes missing copies now.
+pub fn replicate(command: &ReplicateCommand) -> Result<(), CommandFailure> {
+    let connection = AdminConnection::open(&command.client)?;
+    workers::run(&connection, "replicator", command.client.json)
+}
+
+/// Moves copies between backends now, or prints what would be moved.
+pub fn rebalance(command: &RebalanceCommand) -> Result<(), CommandFailure> {
+    let connection = AdminConnection::open(&command.client)?;
+    if command.dry_run {
+        return rebalance::plan(&connection, command.client.json);
+    }
+    workers::run(&connection, "rebalancer", command.client.json)
 }
 
 /// Checks the invariants and prints the violations.

@@ -7,6 +7,7 @@ mod conflicts;
 mod faults;
 mod file;
 mod read;
+mod rebalance;
 mod replication;
 mod restart;
 mod sections;
@@ -24,7 +25,6 @@ use std::time::Duration;
 
 use s3o_backend::s3::S3Options;
 use s3o_model::bucket::ConfiguredBuckets;
-use s3o_model::circuit::CircuitSettings;
 use s3o_model::cleanup::Retries;
 use s3o_model::lifecycle::ConfiguredRule;
 use s3o_model::names::BackendName;
@@ -34,7 +34,9 @@ use s3o_server::s3::AccessKey;
 
 pub use cache::{CacheConfig, SharedCache};
 pub use faults::Faults;
+pub use rebalance::RebalanceConfig;
 pub use restart::keep_until_restart;
+pub use workers::CircuitBreakerConfig;
 
 /// Default of `--data`. Paths that are not configured are below the data folder.
 pub const DATA: &str = "./s3o-data";
@@ -71,6 +73,7 @@ pub struct Config {
     pub strategy: Strategy,
     /// Section `replication`: how many copies objects have.
     pub replication: ReplicationConfig,
+    pub rebalance: RebalanceConfig,
     /// Section `circuit_breaker`.
     pub circuit_breaker: CircuitBreakerConfig,
     /// Section `write_path.pending_intents`.
@@ -179,13 +182,6 @@ pub struct ReplicationConfig {
     pub concurrency: usize,
     /// How long a backend must fail at every instance before its copies no longer count.
     pub unhealthy_after: Duration,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct CircuitBreakerConfig {
-    pub circuit: CircuitSettings,
-    /// How long a read waits for the first byte of a copy while there is another one.
-    pub first_byte_timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]

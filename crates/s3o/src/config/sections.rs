@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::faults::Faults;
 use super::read::Section;
-use super::{AdminConfig, Config, Database, backends, cache, conflicts, replication, server, workers};
+use super::{AdminConfig, Config, Database, backends, cache, conflicts, rebalance, replication, server, workers};
 
 /// Ten times the default `max_connections` of PostgreSQL.
 const CONNECTIONS_MAX: usize = 1000;
@@ -23,8 +23,7 @@ const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 7] =
-    ["rebalance", "reconcile", "sweep", "integrity", "usage_flush", "notifications", "small_objects"];
+const NOT_BUILT: [&str; 6] = ["reconcile", "sweep", "integrity", "usage_flush", "notifications", "small_objects"];
 
 /// Reads the whole configuration; paths that are not configured are below `data`.
 pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
@@ -41,6 +40,7 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
         backends: root.list("backends").into_iter().filter_map(|entry| backends::backend(entry, data)).collect(),
         strategy: routing(root.section("routing")),
         replication,
+        rebalance: rebalance::rebalance(root.section("rebalance")),
         circuit_breaker: workers::circuit_breaker(root.section("circuit_breaker")),
         intents: workers::intents(root.section("write_path")),
         cleanup: workers::cleanup(root.section("cleanup_queue")),
@@ -116,13 +116,17 @@ fn database(section: Section<'_>, data: &Path) -> Database {
 }
 
 fn routing(section: Section<'_>) -> Strategy {
-    let strategy = section.read("strategy", |text| match text {
+    let strategy = section.read("strategy", strategy);
+    section.finish();
+    strategy.unwrap_or_default()
+}
+
+pub(super) fn strategy(text: &str) -> Result<Strategy, String> {
+    match text {
         "pack" => Ok(Strategy::Pack),
         "spread" => Ok(Strategy::Spread),
         other => Err(format!("{other:?} is not one of pack, spread")),
-    });
-    section.finish();
-    strategy.unwrap_or_default()
+    }
 }
 
 fn audit(section: Section<'_>, data: &Path) -> PathBuf {

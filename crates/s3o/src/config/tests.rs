@@ -7,11 +7,11 @@ use s3o_model::recovery::Recovery;
 use std::path::Path;
 use std::time::Duration;
 
-fn parse(text: &str) -> Result<Config, String> {
+pub(super) fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, |name| (name == "TOKEN").then(|| "t$1".to_owned())).map_err(|faults| faults.to_string())
 }
 
-const DISK: &str = "backends: [{name: disk, kind: fs, root: /tmp/x}]\n";
+pub(super) const DISK: &str = "backends: [{name: disk, kind: fs, root: /tmp/x}]\n";
 
 #[test]
 fn embedded_configuration_keeps_everything_below_one_folder() {

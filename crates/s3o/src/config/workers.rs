@@ -11,7 +11,7 @@ use s3o_model::recovery::Recovery;
 
 use super::read::Section;
 use super::sections::flag;
-use super::{CircuitBreakerConfig, CleanupQueue, ExpiryConfig, IntentsConfig, LifecycleConfig, UpkeepConfig, units};
+use super::{CleanupQueue, ExpiryConfig, IntentsConfig, LifecycleConfig, UpkeepConfig, units};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -46,6 +46,14 @@ fn recovery(text: &str) -> Result<Recovery, String> {
         "rollback" => Ok(Recovery::Rollback),
         other => Err(format!("{other:?} is not one of promote, rollback")),
     }
+}
+
+/// Section `circuit_breaker`.
+#[derive(Debug, Clone, Copy)]
+pub struct CircuitBreakerConfig {
+    pub circuit: CircuitSettings,
+    /// How long a read waits for the first byte of a copy while there is another one.
+    pub first_byte_timeout: Duration,
 }
 
 pub(super) fn circuit_breaker(section: Section<'_>) -> CircuitBreakerConfig {

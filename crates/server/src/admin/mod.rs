@@ -31,10 +31,14 @@ use prometheus_client::registry::Registry;
 use s3o_backend::Fleet;
 use s3o_cache::Cache;
 use s3o_catalog::Catalog;
+use s3o_engine::Engine;
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::InstanceId;
-use s3o_workers::{ClockGuard, DeadLetterService, IdentityWorker, RetirementService, Runner, SharedRules, Verifier};
+use s3o_model::shared::Shared;
+use s3o_workers::{
+    ClockGuard, DeadLetterService, IdentityWorker, RebalanceSettings, RetirementService, Runner, SharedRules, Verifier,
+};
 
 use crate::audit::Audit;
 
@@ -76,6 +80,10 @@ pub struct AdminState {
     pub verifier: Verifier,
     /// The lifecycle rules of the configuration.
     pub lifecycle_rules: SharedRules,
+    /// Reads the loads of the backends for a dry run of the rebalancer.
+    pub engine: Engine,
+    /// Settings of the rebalancer.
+    pub rebalance: Shared<RebalanceSettings>,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Decides whether the wall clock is trusted; None where the database's clock is used.

@@ -8,7 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use s3o_workers::{RunOutcome, Runner, WorkerView, preview};
+use s3o_workers::{RebalancePlan, RunOutcome, Runner, WorkerView, plan_rebalance, preview};
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
@@ -63,14 +63,27 @@ struct DryRunReport {
     outcome: RunOutcome,
     items: BTreeMap<&'static str, u64>,
     error: Option<String>,
+    /// The moves of a rebalance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<RebalancePlan>,
+}
+
+impl DryRunReport {
+    fn of(worker: &'static str, counts: &[(&'static str, u64)]) -> Self {
+        let items = counts.iter().copied().filter(|(_, count)| *count > 0).collect();
+        Self { worker, dry_run: true, outcome: RunOutcome::Ok, items, error: None, plan: None }
+    }
 }
 
 async fn dry_run_of(state: &AdminState, name: &str) -> Result<DryRunReport, AdminError> {
     if name == "lifecycle" {
         let total = preview(state.catalog.as_ref(), &state.lifecycle_rules).await?.total;
-        let counts = [("deleted", total.count), ("aborted", total.uploads)];
-        let items = counts.into_iter().filter(|(_, count)| *count > 0).collect();
-        return Ok(DryRunReport { worker: "lifecycle", dry_run: true, outcome: RunOutcome::Ok, items, error: None });
+        return Ok(DryRunReport::of("lifecycle", &[("deleted", total.count), ("aborted", total.uploads)]));
+    }
+    if name == "rebalancer" {
+        let plan = plan_rebalance(&state.catalog, &state.engine, &state.rebalance.current()).await?;
+        let moves = u64::try_from(plan.moves.len()).unwrap_or(u64::MAX);
+        return Ok(DryRunReport { plan: Some(plan), ..DryRunReport::of("rebalancer", &[("moved", moves)]) });
     }
     let is_unknown = state.runner.list().await.is_ok_and(|workers| workers.iter().all(|worker| worker.name != name));
     if is_unknown {

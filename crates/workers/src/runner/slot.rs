@@ -156,6 +156,9 @@ impl RunnerState {
     async fn take_turn(self: &Arc<Self>, slot: &Arc<WorkerSlot>, forced: bool) -> NextTurn {
         let _turn = slot.turn.lock().await;
         let schedule = slot.schedule();
+        if !schedule.enabled {
+            return NextTurn { delay: schedule.interval, forced: false, wakeable: false };
+        }
         let unit = self.deps.entropy.next_unit();
         let states = match self.deps.runs.worker_states().await {
             Ok(states) => states,

@@ -3,8 +3,7 @@
 use super::{DISK, parse};
 
 /// One setting of every part that is not built, with the path under which it is refused.
-const NOT_BUILT: [(&str, &str); 11] = [
-    ("rebalance: {enabled: true}", "rebalance"),
+const NOT_BUILT: [(&str, &str); 10] = [
     ("reconcile: {enabled: true}", "reconcile"),
     ("sweep: {enabled: true}", "sweep"),
     ("integrity: {enabled: true}", "integrity"),

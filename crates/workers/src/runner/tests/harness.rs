@@ -77,7 +77,7 @@ impl ScriptedWorker {
     }
 
     pub fn on(self: &Arc<Self>, kind: Kind, interval: Duration) -> Scheduled {
-        let schedule = Schedule { interval, kind, bell: None, deadline: 10 * MINUTE };
+        let schedule = Schedule { interval, kind, bell: None, deadline: 10 * MINUTE, enabled: true };
         Scheduled { worker: self.clone(), schedule }
     }
 

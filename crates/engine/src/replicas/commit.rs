@@ -1,0 +1,88 @@
+//! Adds a written copy to its content. A move first proves that the new copy is where it should be.
+
+use s3o_backend::Written;
+use s3o_catalog::{CopyWork, Error as CatalogError, Replica, ReplicaSource, Verdict};
+use s3o_model::content::Location;
+use s3o_model::copy_check::CopyState;
+
+use super::CopyOutcome;
+use crate::Engine;
+use crate::write::{CopyResult, Staged, WriteCopy};
+
+impl Engine {
+    /// Commits a copy that was read from `source`. A move whose reason no longer holds, or whose target could not be
+    /// proven, is committed as a plain copy, if the content lacks one.
+    pub(super) async fn commit_replica(
+        &self,
+        work: &CopyWork,
+        staged: Staged,
+        (source, written): (&Location, Written),
+        replaces: &ReplicaSource,
+    ) -> CopyOutcome {
+        let (target, is_move) = (staged.place.clone(), replaces.replaced().is_some());
+        let is_proven = is_move && self.is_proven(&target, work.size_bytes).await;
+        let mut replica = Replica {
+            intent: staged.id,
+            content: work.content,
+            backend: target.backend.clone(),
+            backend_version: written.version_id.clone(),
+            source: source.clone(),
+            replaces: if is_proven { replaces.clone() } else { ReplicaSource::Nothing },
+        };
+        let mut committed = self.catalog.commit_replica(&replica).await;
+        if is_proven && matches!(committed, Err(CatalogError::Guard(Verdict::NotNeeded))) {
+            replica.replaces = ReplicaSource::Nothing;
+            committed = self.catalog.commit_replica(&replica).await;
+        }
+        let added = |location| match replica.replaces {
+            ReplicaSource::Nothing => CopyOutcome::Copied(location),
+            ReplicaSource::Drained(_) | ReplicaSource::Rebalanced(_) => CopyOutcome::Moved(location),
+        };
+        match committed {
+            Ok(()) => {
+                self.metrics.ended(staged.write, "committed");
+                added(target)
+            }
+            Err(error) => match self.end_refused(work, staged, (source, written), error).await {
+                None => added(target),
+                Some(outcome) => outcome,
+            },
+        }
+    }
+
+    /// Whether a copy that was just written is on the right store: it is probed, and the identity of its backend is
+    /// read after that. Nothing else could tell that the store was exchanged during the write.
+    async fn is_proven(&self, copy: &Location, size_bytes: u64) -> bool {
+        let checker = &self.sharing.checker;
+        let proven = checker.check_copy(copy, size_bytes).await == CopyState::Good
+            && checker.has_right_identity(&copy.backend).await;
+        if !proven {
+            let Location { backend, physical_key } = copy;
+            tracing::info!(%backend, physical_key, "new copy not verified, keeping the copy that it was to replace");
+        }
+        proven
+    }
+
+    /// Ends a copy whose commit failed; `None` if it turns out to be committed.
+    async fn end_refused(
+        &self,
+        work: &CopyWork,
+        staged: Staged,
+        (source, written): (&Location, Written),
+        error: CatalogError,
+    ) -> Option<CopyOutcome> {
+        let stored = CopyResult::Stored { backend_version: written.version_id };
+        let verdict = error.verdict();
+        let copies = [WriteCopy { staged, result: stored }];
+        let ended = self.end_uncommitted_copy(&copies, error).await;
+        let Err(failed) = ended else { return None };
+        if !matches!(verdict, Some(Verdict::NotNeeded | Verdict::ResolveAgain)) {
+            return Some(CopyOutcome::Failed(failed.to_string()));
+        }
+        // The source was read and is good: a suspect one counts again.
+        Some(match self.catalog.confirm_copy(work.content, source).await {
+            Ok(()) => CopyOutcome::NotNeeded,
+            Err(error) => CopyOutcome::Failed(error.to_string()),
+        })
+    }
+}
