@@ -27,8 +27,19 @@ pub use work::{CopyWork, CountedLocation};
 /// True for a location `l` that counts towards the factor of its content. Every decision about the number of copies
 /// uses this expression. A copy on a frozen or unreachable backend counts.
 pub(crate) const COUNTS: &str = "l.state = 'present' AND EXISTS (SELECT 1 FROM backends k \
-     WHERE k.name = l.backend_name AND k.draining = 0 AND k.unhealthy_since IS NULL AND k.removed_at IS NULL \
+     WHERE k.name = l.backend_name AND k.draining = 0 AND k.unhealthy_since IS NULL AND k.removing_since IS NULL \
+     AND k.removed_at IS NULL \
      AND coalesce(l.verified_at, 0) >= coalesce(k.trust_from, 0))";
+
+/// SQL that is true if a content has a copy that is not lost: another one can be written.
+pub(crate) fn has_copy(content: &str) -> String {
+    format!("EXISTS (SELECT 1 FROM object_locations h WHERE h.content_id = {content} AND h.state <> 'lost')")
+}
+
+/// True for a row of `object_locations` whose bytes may still be there. A lost copy on a backend that was written off
+/// is not queued for deletion: the queue row would wait forever.
+pub(crate) const MAY_EXIST: &str = "(object_locations.state <> 'lost' OR EXISTS (SELECT 1 FROM backends g \
+     WHERE g.name = object_locations.backend_name AND g.removing_since IS NULL))";
 
 /// SQL for the number of copies of a content that count.
 pub(crate) fn counting_copies(content: &str) -> String {
@@ -47,12 +58,12 @@ pub(crate) fn missing_copies(content: &str) -> String {
 /// SQL that notes contents as work if the number of their copies differs from their factor; `chosen` is a condition on
 /// `contents`. Joined content is always noted: its pieces are compared later, in steps. A noted row keeps its backoff.
 pub(crate) fn note_work_of(chosen: &str) -> String {
-    let copies = counting_copies("contents.id");
+    let (copies, has_copy) = (counting_copies("contents.id"), has_copy("w.id"));
     format!(
         "INSERT INTO copy_work (content_id, copies, excess, due, created_at) \
          SELECT w.id, w.n, CASE WHEN w.n > w.factor THEN 1 ELSE 0 END, :now, :now \
          FROM (SELECT id, kind, factor, {copies} AS n FROM contents WHERE {chosen} AND state = 'live') w \
-         WHERE w.kind = 'joined' OR w.n <> w.factor \
+         WHERE w.kind = 'joined' OR (w.n <> w.factor AND {has_copy}) \
          ON CONFLICT (content_id) DO UPDATE SET copies = excluded.copies, excess = excluded.excess, \
          due = CASE WHEN copy_work.excess = excluded.excess THEN copy_work.due ELSE excluded.due END"
     )
@@ -69,7 +80,7 @@ const SUSPECT: &str = "UPDATE object_locations SET state = 'suspect' \
      WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state = 'present'";
 
 const CONFIRM: &str = "UPDATE object_locations SET state = 'present', verified_at = :now \
-     WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3";
+     WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state <> 'lost'";
 
 /// Adds the statement that makes a copy present and verified, because the caller read or probed it.
 pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location) {

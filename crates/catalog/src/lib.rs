@@ -43,6 +43,7 @@ mod stored_bytes;
 pub mod unit;
 mod uploads;
 mod verification;
+mod write_offs;
 
 use std::sync::Arc;
 
@@ -79,7 +80,8 @@ pub use runs::{RunRow, WorkerState};
 pub use sharing::KnownContent;
 pub use stored_bytes::{StoredBytes, Unannounced};
 pub use uploads::{CommitPart, CompleteRow, PartSource, StaleUpload};
-pub use verification::{Check, Cursor, Pulse, checks};
+pub use verification::{Check, Cursor, Pulse, checks, lost_contents};
+pub use write_offs::WriteOffTotal;
 
 /// The catalog on one driver. Clones share its state.
 #[derive(Clone)]

@@ -8,6 +8,7 @@ use s3o_model::cleanup::Reason;
 use s3o_model::ids::{ContentId, WriteId};
 
 use crate::cleanups::enqueue::enqueue_cleanups;
+use crate::copies::MAY_EXIST;
 use crate::driver::dialect::params_of;
 use crate::params;
 use crate::quotas::{Counter, lock_quota_rows, move_bytes};
@@ -99,7 +100,7 @@ impl Release {
                 "UPDATE contents SET state = 'condemned', condemned_at = :now \
                  WHERE id IN ({ids}) AND ref_count = 0 AND state = 'live' AND {unreferenced} RETURNING id"
             ),
-            enqueue: enqueue_cleanups(&condemned, &reason, None),
+            enqueue: enqueue_cleanups(&format!("{condemned} AND {MAY_EXIST}"), &reason, None),
             move_bytes: move_bytes(Counter::Used, Some(Counter::Orphan), &condemned),
             delete_locations: format!("DELETE FROM {condemned}"),
         }

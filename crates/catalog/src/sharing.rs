@@ -11,7 +11,7 @@ use s3o_model::ids::{BucketId, ContentId, WriteId};
 
 use crate::cleanups::enqueue::enqueue_cleanups;
 use crate::commits::NewBytes;
-use crate::copies::missing_copies;
+use crate::copies::{MAY_EXIST, missing_copies};
 use crate::error::{Error, Verdict};
 use crate::objects::location;
 use crate::quotas::{Counter, move_bytes};
@@ -66,7 +66,7 @@ static REPLACE_BAD_COPIES: LazyLock<[String; 3]> = LazyLock::new(|| {
     let missing = missing_copies("$1");
     let replaced = format!("object_locations WHERE content_id = $1 AND state <> 'present' AND {missing} > 0");
     [
-        enqueue_cleanups(&replaced, "'dedup'", None),
+        enqueue_cleanups(&format!("{replaced} AND {MAY_EXIST}"), "'dedup'", None),
         move_bytes(Counter::Used, Some(Counter::Orphan), &replaced),
         format!("DELETE FROM {replaced}"),
     ]

@@ -12,7 +12,7 @@ use s3o_model::names::BackendName;
 use s3o_model::verify::{NamedBy, NamingRow};
 
 pub(crate) use checks::SHOWN;
-pub use checks::{Check, Cursor, checks};
+pub use checks::{Check, Cursor, checks, lost_contents};
 pub(crate) use naming::DRIFTED;
 
 use crate::error::Error;

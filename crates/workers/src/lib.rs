@@ -32,6 +32,7 @@ mod stale_multipart;
 mod testing;
 mod verify;
 mod watchdog;
+mod write_off;
 
 pub use backend_follower::{BackendFollower, Observation};
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
@@ -57,8 +58,8 @@ pub use replicator::{CopySettings, ReplicatorWorker};
 pub use report::{Report, RunOutcome, RunReport};
 pub use retirement::{DrainView, RetirementRefused, RetirementService};
 pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
-pub use s3o_catalog::FindingSelection;
+pub use s3o_catalog::{FindingSelection, WriteOffTotal};
 pub use schedule::{Kind, Schedule, Scheduled};
 pub use stale_multipart::StaleMultipartWorker;
-pub use verify::{BackendHeld, Checked, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport, VerifyScope};
+pub use verify::{BackendHeld, Checked, LostContents, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport, VerifyScope};
 pub use watchdog::{WatchdogSettings, WatchdogWorker};

@@ -79,6 +79,8 @@ pub enum RetirementRefused {
     TooFewRemain,
     /// An operator removed the backend, or is removing it.
     Removed,
+    /// The backend is being written off, and this number of writes may still end there.
+    WritesUnderWay(u64),
     /// The backend still holds this.
     NotEmpty(BackendHoldings),
     /// Its path or bucket leads to a store of another cluster or backend.
@@ -185,7 +187,7 @@ fn rate(moved_bytes: u64, elapsed: Duration) -> Option<u64> {
 }
 
 /// Deletes the identity object, the marks and the probe objects.
-async fn delete_own_objects(backend: &SharedBackend) -> Result<(), BackendError> {
+pub(crate) async fn delete_own_objects(backend: &SharedBackend) -> Result<(), BackendError> {
     loop {
         let page = backend.list(RESERVED_PREFIX, None, PAGE).await?;
         let targets: Vec<DeleteKey> =

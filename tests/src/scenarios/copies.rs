@@ -1,5 +1,5 @@
 //! Scenarios with two copies of each object on three backends: writes, a changed factor, a drain, an unhealthy backend,
-//! and a rebalance.
+//! a rebalance, and a write-off.
 
 use std::time::Duration;
 
@@ -99,6 +99,18 @@ fn rebalance_to_the_front(harness: &Harness) -> Work<'_> {
     })
 }
 
+/// Writes off the first backend, as if it never came back.
+fn write_off_the_first(harness: &Harness) -> Work<'_> {
+    Box::pin(async {
+        let (catalog, name) = (&harness.catalog, harness.environment.backends[0].name());
+        catalog.begin_write_off(&name).await.map_err(|error| failed(&error))?;
+        harness.process.identity.follow_states().await.map_err(|error| Error::Away(error.to_string()))?;
+        while catalog.write_off_copies(&name, "").await.map_err(|error| failed(&error))?.is_some() {}
+        while catalog.write_off_queues(&name).await.map_err(|error| failed(&error))? {}
+        catalog.finish_removal(&name).await.map_err(|error| failed(&error))
+    })
+}
+
 /// Returns the bodies that the keys may have.
 type ExpectedFn = fn() -> Expected;
 
@@ -138,7 +150,7 @@ fn new_body() -> Expected {
     holds("a", Some(b"the new body"))
 }
 
-pub(super) const ALL: [Scenario; 8] = [
+pub(super) const ALL: [Scenario; 9] = [
     of_two("put of two copies", [nothing, put_new], ObjectChange::Written),
     Scenario {
         put_bytes_max: 5,
@@ -149,5 +161,6 @@ pub(super) const ALL: [Scenario; 8] = [
     of_two("lower and raise the factor", [put_old, lower_and_raise_the_factor], ObjectChange::Unchanged),
     of_two("drain and undrain", [put_old, drain_and_undrain], ObjectChange::Unchanged),
     of_two("become unhealthy and recover", [put_old, become_unhealthy_and_recover], ObjectChange::Unchanged),
+    of_two("write-off", [put_old, write_off_the_first], ObjectChange::Unchanged),
     of_two("rebalance", [put_behind_the_first, rebalance_to_the_front], ObjectChange::Unchanged),
 ];

@@ -40,6 +40,7 @@ pub mod stuck_deletions;
 pub mod upload_races;
 pub mod uploads;
 pub mod verification;
+pub mod write_offs;
 
 use std::fmt::Debug;
 
@@ -153,6 +154,10 @@ macro_rules! conformance {
             moves: copy_is_moved_in_one_unit, move_to_a_backend_with_a_copy_is_refused,
                 move_needs_both_backends_in_the_same_state, move_of_a_copy_that_was_moved_is_refused,
                 refused_move_is_judged_as_a_plain_copy;
+            write_offs: replaced_copy_is_written_off_without_a_trace, last_copy_becomes_lost,
+                copy_that_does_not_count_replaces_none, queues_are_written_off_as_one_finding_per_kind,
+                intent_is_kept_until_its_lease_ends, interrupted_write_off_continues,
+                write_that_ends_after_the_removal_leaves_a_finding, overwrite_of_a_lost_object_queues_nothing;
             runs: worker_row_is_created_once, run_reads_back_all_columns, recorded_run_updates_its_worker,
                 noted_run_creates_no_row, skipped_run_does_not_update_its_worker,
                 late_run_does_not_move_last_started_back, pause_lasts_until_resumed,

@@ -10,7 +10,7 @@ use s3o_model::etag::{Md5, Sha256};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
-use super::{COUNTS, counting_copies, note_work, note_work_of};
+use super::{COUNTS, counting_copies, has_copy, note_work, note_work_of};
 use crate::error::Error;
 use crate::objects::location;
 use crate::unit::{LockRank, Row, Unit, json};
@@ -70,16 +70,17 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
          LEFT JOIN (SELECT content_id, attempts, copies, created_at, 1 AS one FROM copy_work \
          WHERE excess = $2 AND due <= :now ORDER BY copies, created_at LIMIT $1) w ON w.one = always.one \
          LEFT JOIN contents c ON c.id = w.content_id LEFT JOIN object_locations l ON l.content_id = w.content_id \
+         AND l.state <> 'lost' \
          ORDER BY w.copies, w.created_at, w.content_id, l.backend_name"
     )
 });
 
 /// Removes the row of content `$1` if its copies equal its factor by now, or if it is no longer live.
 static SETTLE: LazyLock<String> = LazyLock::new(|| {
-    let copies = counting_copies("$1");
+    let (copies, has_copy) = (counting_copies("$1"), has_copy("$1"));
     format!(
         "DELETE FROM copy_work WHERE content_id = $1 AND NOT EXISTS (SELECT 1 FROM contents c \
-         WHERE c.id = $1 AND c.state = 'live' AND (c.kind = 'joined' OR c.factor <> {copies}))"
+         WHERE c.id = $1 AND c.state = 'live' AND (c.kind = 'joined' OR (c.factor <> {copies} AND {has_copy})))"
     )
 });
 
@@ -122,8 +123,8 @@ static ON_BACKEND: LazyLock<String> = LazyLock::new(|| {
          c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
          CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts \
          FROM (SELECT content_id, physical_key FROM object_locations WHERE backend_name = $1 AND physical_key > $2 \
-         ORDER BY physical_key LIMIT $3) w JOIN contents c ON c.id = w.content_id \
-         JOIN object_locations l ON l.content_id = w.content_id ORDER BY w.physical_key, l.backend_name"
+         AND state <> 'lost' ORDER BY physical_key LIMIT $3) w JOIN contents c ON c.id = w.content_id \
+         JOIN object_locations l ON l.content_id = w.content_id AND l.state <> 'lost' ORDER BY w.physical_key, l.backend_name"
     )
 });
 

@@ -141,9 +141,13 @@ const UNNAMED: &str = "NOT EXISTS (SELECT 1 FROM object_locations WHERE backend_
      AND NOT EXISTS (SELECT 1 FROM pending_objects WHERE backend_name = $1 AND physical_key = $2) \
      AND NOT EXISTS (SELECT 1 FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2)";
 
+/// True if an operator removed backend `$1`.
+const REMOVED: &str = "EXISTS (SELECT 1 FROM backends WHERE name = $1 AND removed_at IS NOT NULL)";
+
 /// Waits for units that are resolving the intent or the cleanup.
-const LOCK_NAMED: [(LockRank, &str); 3] = [
+const LOCK_NAMED: [(LockRank, &str); 4] = [
     (LockRank::Intent, "SELECT id FROM pending_objects WHERE backend_name = $1 AND physical_key = $2 /*lock*/"),
+    (LockRank::Backend, "SELECT name FROM backends WHERE name = $1 /*share*/"),
     (LockRank::Cleanup, "SELECT id FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2 /*lock*/"),
     (LockRank::DeadLetter, "SELECT id FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2 /*lock*/"),
 ];
@@ -151,20 +155,29 @@ const LOCK_NAMED: [(LockRank, &str); 3] = [
 /// The earlier cleanup still exists, maybe as a dead letter, or it was settled and its bytes are no longer counted.
 /// Only in the second case are they counted again and no longer written off. The claim of an existing cleanup ends,
 /// because the claimant may have probed before the bytes arrived.
-static REQUEUE: LazyLock<[String; 3]> = LazyLock::new(|| {
+static REQUEUE: LazyLock<[String; 4]> = LazyLock::new(|| {
     [
+        // A removed backend has no lane in which a cleanup could be done.
         format!(
-            "UPDATE backend_quotas SET orphan_bytes = orphan_bytes + $3 WHERE backend_name = $1 AND stripe = 0 \
-             AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2) AND {UNNAMED}"
+            "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
+             SELECT 'written_off', CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS BIGINT), \
+             '\"a write ended after the backend was removed\"', :now WHERE {UNNAMED} AND {REMOVED} \
+             ON CONFLICT (backend_name, physical_key, kind) DO NOTHING"
         ),
         format!(
-            "DELETE FROM findings WHERE backend_name = $1 AND physical_key = $2 AND kind = 'written_off' AND {UNNAMED}"
+            "UPDATE backend_quotas SET orphan_bytes = orphan_bytes + $3 WHERE backend_name = $1 AND stripe = 0 \
+             AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2) \
+             AND {UNNAMED} AND NOT {REMOVED}"
+        ),
+        format!(
+            "DELETE FROM findings WHERE backend_name = $1 AND physical_key = $2 AND kind = 'written_off' AND {UNNAMED} \
+             AND NOT {REMOVED}"
         ),
         format!(
             "INSERT INTO cleanup_queue (backend_name, physical_key, size_bytes, stripe, reason, due, created_at, \
              backend_version, backend_upload, absent_ok_after) \
              SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS BIGINT), 0, 'put_orphan', :now, :now, \
-             CAST($4 AS TEXT), CAST($5 AS TEXT), :now + CAST($6 AS BIGINT) WHERE {UNNAMED} \
+             CAST($4 AS TEXT), CAST($5 AS TEXT), :now + CAST($6 AS BIGINT) WHERE {UNNAMED} AND NOT {REMOVED} \
              ON CONFLICT (backend_name, physical_key) DO UPDATE SET due = excluded.due, \
              token = NULL, claimed_by = NULL, claimed_at = NULL, \
              backend_version = COALESCE(excluded.backend_version, cleanup_queue.backend_version), \

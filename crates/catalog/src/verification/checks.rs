@@ -144,6 +144,24 @@ fn about_references() -> Vec<Check> {
     ]
 }
 
+const WITHOUT_COPY: &str = "r.state = 'live' AND r.kind = 'whole' AND NOT EXISTS \
+     (SELECT 1 FROM object_locations l WHERE l.content_id = r.id AND l.state <> 'lost')";
+
+/// True for content whose copy was lost with a backend that an operator wrote off.
+const REPORTED_LOST: &str = "EXISTS (SELECT 1 FROM object_locations w JOIN findings f \
+     ON f.backend_name = w.backend_name AND f.physical_key = '' AND f.kind = 'lost_copies' WHERE w.content_id = r.id)";
+
+/// Not a check that must hold: finds the contents that were lost with backends that an operator wrote off.
+#[must_use]
+pub fn lost_contents() -> &'static Check {
+    static LOST: LazyLock<Check> = LazyLock::new(|| {
+        let shown = "'content ' || r.id || ', ' || r.size_bytes || ' bytes'";
+        let condition = format!("{WITHOUT_COPY} AND {REPORTED_LOST}");
+        check(Invariant::I2, "content is lost", CONTENTS, [shown, "contents r", &condition])
+    });
+    &LOST
+}
+
 fn about_locations() -> Vec<Check> {
     let shown = "'backend ' || l.backend_name || ': ' || l.physical_key || ' of content ' || r.id";
     let from = "contents r JOIN object_locations l ON l.content_id = r.id";
@@ -155,8 +173,7 @@ fn about_locations() -> Vec<Check> {
             [
                 "'content ' || r.id",
                 "contents r",
-                "r.state = 'live' AND r.kind = 'whole' AND NOT EXISTS \
-                 (SELECT 1 FROM object_locations l WHERE l.content_id = r.id AND l.state <> 'lost')",
+                &format!("{WITHOUT_COPY} AND NOT {REPORTED_LOST}"),
             ],
         ),
         check(
@@ -169,7 +186,8 @@ fn about_locations() -> Vec<Check> {
             Invariant::I1,
             "a location is as large as its content",
             CONTENTS,
-            [shown, from, "l.size_bytes <> r.size_bytes"],
+            // A lost copy stores nothing.
+            [shown, from, "l.size_bytes <> r.size_bytes AND l.state <> 'lost'"],
         ),
     ]
 }

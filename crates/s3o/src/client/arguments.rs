@@ -244,6 +244,9 @@ pub enum BackendAction {
     Remove {
         /// Name of the backend
         name: String,
+        /// Also remove a backend that will never come back, with everything that it holds: its name, once more
+        #[arg(long, value_name = "NAME")]
+        write_off: Option<String>,
     },
     /// Ignore the mismatch that an instance recorded for a backend until that instance finds another identity
     Dismiss {

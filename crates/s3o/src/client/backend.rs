@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::connection::AdminConnection;
+use super::table::{bytes, cell};
 use crate::cli::CommandFailure;
 
 /// Accepts the identity with this hash; without a hash, prints what would be accepted.
@@ -51,13 +52,22 @@ pub fn undrain(connection: &AdminConnection, name: &str, json: bool) -> Result<(
     Ok(())
 }
 
-/// Removes a backend that holds nothing.
-pub fn remove(connection: &AdminConnection, name: &str, json: bool) -> Result<(), CommandFailure> {
-    let answer = connection.delete(&["backends", name])?;
+/// Removes a backend that holds nothing or, with its name in `write_off`, with everything that it holds.
+pub fn remove(
+    connection: &AdminConnection,
+    name: &str,
+    write_off: Option<&str>,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    let query: Vec<_> = write_off.map(|name| ("write_off", name)).into_iter().collect();
+    let answer = connection.delete_where(&["backends", name], &query)?;
     if json {
         println!("{answer}");
-    } else {
-        println!("{name}: removed; delete it from the configuration and restart");
+        return Ok(());
+    }
+    println!("{name}: removed; delete it from the configuration and restart");
+    for total in answer["written_off"].as_array().into_iter().flatten() {
+        println!("{:<28} {}, {}", cell(&total["kind"]), total["count"], bytes(&total["bytes"]));
     }
     Ok(())
 }

@@ -53,7 +53,12 @@ impl AdminConnection {
 
     /// DELETE without a query.
     pub fn delete(&self, path: &[&str]) -> Result<Value, CommandFailure> {
-        self.runtime.block_on(self.send_in_time(Method::DELETE, self.uri(path, &[])))
+        self.delete_where(path, &[])
+    }
+
+    /// DELETE with a query.
+    pub fn delete_where(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, CommandFailure> {
+        self.runtime.block_on(self.send_in_time(Method::DELETE, self.uri(path, query)))
     }
 
     /// GET with a query.

@@ -106,6 +106,6 @@ pub fn backend(command: &BackendCommand) -> Result<(), CommandFailure> {
         BackendAction::Drain { name, show: false } => backend::drain(&connection, name, json),
         BackendAction::Drain { name, show: true } => backend::show_drain(&connection, name, json),
         BackendAction::Undrain { name } => backend::undrain(&connection, name, json),
-        BackendAction::Remove { name } => backend::remove(&connection, name, json),
+        BackendAction::Remove { name, write_off } => backend::remove(&connection, name, write_off.as_deref(), json),
     }
 }

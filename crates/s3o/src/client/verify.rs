@@ -50,6 +50,13 @@ fn render(report: &Value) -> String {
         writeln!(text, "could not check {}: {}", cell(&skipped["what"]), cell(&skipped["reason"]))
             .expect("writing to a string cannot fail");
     }
+    if report["lost"]["contents"].as_u64().is_some_and(|contents| contents > 0) {
+        writeln!(text, "lost with backends that were written off: {} contents", report["lost"]["contents"])
+            .expect("writing to a string cannot fail");
+    }
+    for sample in rows(&report["lost"]["samples"]) {
+        writeln!(text, "lost: {}", cell(sample)).expect("writing to a string cannot fail");
+    }
     format!("{}{}{text}", checks.render(), backends(report))
 }
 
@@ -73,10 +80,11 @@ mod tests {
         let text = render(&json!({
             "holds": false,
             "checks": [{"invariant": "I3", "what": "named", "violations": 12, "samples": ["backend disk: b/k~1"]}],
+            "lost": {"contents": 2, "samples": ["content 17, 5 bytes"]},
             "unchecked": [{"what": "backend cloud", "reason": "away"}],
             "backends": [{"backend": "disk", "objects": 3, "bytes": 2048, "foreign": 1, "accounted_bytes": null}],
         }));
-        for part in ["I3", "12", "I3: backend disk: b/k~1", "could not check backend cloud: away", "2.0 KiB"] {
+        for part in ["I3", "12", "I3: backend disk: b/k~1", "could not check backend cloud: away", "2.0 KiB", "2 contents", "lost: content 17"] {
             assert!(text.contains(part), "{part} not in\n{text}");
         }
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use s3o_workers::{DrainView, RetirementRefused};
-use serde::Serialize;
+use s3o_workers::{DrainView, RetirementRefused, WriteOffTotal};
+use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::audit::AdminRequestId;
@@ -18,6 +19,16 @@ use crate::audit::Cause;
 pub struct BackendRemoved {
     backend: String,
     removed: bool,
+    /// What was lost with a backend that was written off.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    written_off: Vec<WriteOffTotal>,
+}
+
+/// Whether everything that the backend holds is written off: the name of the backend, once more.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveQuery {
+    write_off: Option<String>,
 }
 
 impl From<RetirementRefused> for AdminError {
@@ -39,6 +50,11 @@ impl From<RetirementRefused> for AdminError {
                 );
                 Self::new(StatusCode::CONFLICT, "not_empty", message)
             }
+            RetirementRefused::WritesUnderWay(writes) => Self::new(
+                StatusCode::CONFLICT,
+                "writes_under_way",
+                format!("{writes} writes to the backend may still end: repeat the command when their leases have ended"),
+            ),
             RetirementRefused::Removed => Self::new(
                 StatusCode::CONFLICT,
                 "removed",
@@ -84,13 +100,21 @@ pub async fn show(
     Ok(Json(state.retirement.show(&backend).await?))
 }
 
-/// `DELETE /admin/api/backends/{name}`.
+/// `DELETE /admin/api/backends/{name}[?write_off=NAME]`.
 pub async fn remove(
     State(state): State<Arc<AdminState>>,
     Extension(AdminRequestId(id)): Extension<AdminRequestId>,
     Path(backend): Path<String>,
+    query: Result<Query<RemoveQuery>, QueryRejection>,
 ) -> Result<Json<BackendRemoved>, AdminError> {
-    state.retirement.remove(&backend).await?;
+    let written_off = match query?.0.write_off {
+        None => state.retirement.remove(&backend).await.map(|()| Vec::new())?,
+        Some(name) if name == backend => state.retirement.write_off(&backend).await?,
+        Some(name) => {
+            let message = format!("write_off names {name:?}, it must repeat the name of the backend: {backend:?}");
+            return Err(AdminError::new(StatusCode::BAD_REQUEST, "invalid_write_off", message));
+        }
+    };
     state.audit.backend_changed("backend.removed", &backend, Cause::Request(&id));
-    Ok(Json(BackendRemoved { backend, removed: true }))
+    Ok(Json(BackendRemoved { backend, removed: true, written_off }))
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Catalog, Check, Longest, checks};
+use s3o_catalog::{Catalog, Check, Longest, checks, lost_contents};
 use s3o_model::shared::Shared;
 use s3o_model::verify::Invariant;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ use crate::identity::{IdentityWorker, REMOVED};
 use progress::ProgressCell;
 
 pub use progress::VerifyProgress;
-pub use report::{BackendHeld, Checked, Unchecked, VerifyReport};
+pub use report::{BackendHeld, Checked, LostContents, Unchecked, VerifyReport};
 
 /// Number of rows in one query, which bounds the duration of its snapshot.
 const ROWS_MAX: usize = 2000;
@@ -114,6 +114,9 @@ impl Verifier {
                 return report.leave_out("catalog", &error);
             }
         }
+        if let Err(error) = self.find_lost(report).await {
+            return report.leave_out("catalog", &error);
+        }
         self.progress.begin(COUNTERS);
         match self.parts.verification.drifted().await {
             Ok(drifted) => report.note(Invariant::I7, COUNTERS, drifted),
@@ -134,6 +137,17 @@ impl Verifier {
         while let Some(upto) = verification.page_end(check, &after, ROWS_MAX).await? {
             report.note(check.invariant, check.what, verification.broken(check, &after, &upto).await?);
             self.progress.add_seen(ROWS_MAX);
+            after = upto;
+        }
+        Ok(())
+    }
+
+    async fn find_lost(&self, report: &mut VerifyReport) -> Result<(), Error> {
+        let (check, verification) = (lost_contents(), &self.parts.verification);
+        self.progress.begin(check.what);
+        let mut after = check.start();
+        while let Some(upto) = verification.page_end(check, &after, ROWS_MAX).await? {
+            report.add_lost(verification.broken(check, &after, &upto).await?);
             after = upto;
         }
         Ok(())

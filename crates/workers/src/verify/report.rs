@@ -20,8 +20,19 @@ pub struct VerifyReport {
     pub checks: Vec<Checked>,
     /// What could not be checked, at most 100 entries.
     pub unchecked: Vec<Unchecked>,
+    /// Contents that were lost with backends that an operator wrote off. They violate nothing: it is known.
+    pub lost: LostContents,
     /// Contents of the backends, if they were listed.
     pub backends: Vec<BackendHeld>,
+}
+
+/// Contents without a copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct LostContents {
+    /// Number of contents.
+    pub contents: u64,
+    /// The first of them, at most 10.
+    pub samples: Vec<String>,
 }
 
 /// One check with its violations.
@@ -77,6 +88,13 @@ impl VerifyReport {
                 check.samples.push(sample);
             }
         }
+    }
+
+    /// Adds contents that are lost.
+    pub(super) fn add_lost(&mut self, lost: Vec<String>) {
+        self.lost.contents += lost.len() as u64;
+        let room = SAMPLES_MAX.saturating_sub(self.lost.samples.len());
+        self.lost.samples.extend(lost.into_iter().take(room));
     }
 
     /// Adds something that could not be checked.
