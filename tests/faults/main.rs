@@ -14,6 +14,7 @@ mod late_writes;
 mod moves;
 mod order;
 mod panicking_row;
+mod reach;
 mod slow_copies;
 mod stale_claims;
 mod statement_counts;

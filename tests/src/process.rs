@@ -5,7 +5,7 @@ mod parts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use s3o_backend::SharedBackend;
+use s3o_backend::{Fleet, SharedBackend};
 use s3o_cache::Cache;
 use s3o_catalog::{Catalog, Driver, Error, Longest};
 use s3o_engine::{Engine, IntentMetrics};
@@ -88,6 +88,12 @@ impl Process {
     /// Replaces the rules of the rebalancer of this process, as a reload does.
     pub fn set_rebalance(&self, rules: RebalanceRules) {
         self.parts.rebalance.replace(rebalance_settings(rules));
+    }
+
+    /// The backends with their states in this process.
+    #[must_use]
+    pub fn fleet(&self) -> &Fleet {
+        &self.parts.fleet
     }
 
     /// A further `pending_reaper`.

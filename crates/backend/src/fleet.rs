@@ -41,6 +41,8 @@ pub struct BackendState {
     pub draining: bool,
     /// Since when its copies do not count, because no instance can use it.
     pub unhealthy_since: Option<Timestamp>,
+    /// True once a probe was answered or failed.
+    pub probed: bool,
 }
 
 impl BackendState {
@@ -192,6 +194,7 @@ impl Fleet {
         }
         self.update_health(name, |state| {
             state.reachability.record(answer, now);
+            state.probed = true;
             state.full = state.full.filter(|full| full.holds(now));
         });
     }

@@ -56,7 +56,7 @@ impl Engine {
 
     /// The backends as input of placement. With several of them the counters are at most a second old; one backend
     /// needs none, because its reservation decides.
-    pub(crate) async fn placement_views(&self) -> Result<Vec<BackendView>, Error> {
+    pub(crate) async fn placement_views(&self) -> Result<Vec<BackendView>, CatalogError> {
         let mut views = self.fleet.views(self.now());
         if views.len() > 1 && !self.usage.apply(&mut views, self.since_boot()) {
             set_usage(&mut views, &self.read_usage().await?);

@@ -43,7 +43,7 @@ pub use get_object::{GetObject, OpenedObject};
 pub use head_object::{FoundObject, RequestedRange};
 pub use metrics::{IntentMetrics, Resolving};
 pub use put_object::{Declared, PutObject, StoredObject, Trailer};
-pub use replicas::CopyOutcome;
+pub use replicas::{CopyObstacle, CopyOutcome};
 pub use reread::reread;
 pub use s3o_backend::{BodyError, ByteStream};
 pub use s3o_catalog::ExpiredObject;

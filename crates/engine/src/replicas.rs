@@ -5,6 +5,7 @@
 
 mod commit;
 
+use s3o_backend::fleet::NOT_REACHED;
 use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
 use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError, ReplicaSource, StageReplica, Verdict};
 use s3o_model::cleanup::Reason;
@@ -36,6 +37,15 @@ pub enum CopyOutcome {
     NoSource(String),
     /// The target or the catalog failed.
     Failed(String),
+}
+
+/// Why an instance cannot write another copy of a content now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyObstacle {
+    /// It cannot reach a copy, or no backend that could take another one. Other instances may.
+    Unreachable,
+    /// No backend has capacity for another copy.
+    NoTarget,
 }
 
 /// Where a copy is written and what it replaces.
@@ -139,15 +149,41 @@ impl Engine {
         backend.get(physical_key, None).await.map_err(|error| format!("{name}: {error}"))
     }
 
-    /// The backends for another copy, in order: those that take writes of this size, have no copy, and are healthy.
-    async fn replica_targets(&self, work: &CopyWork) -> Result<Vec<SharedBackend>, Error> {
+    /// Why this instance cannot write another copy of a content now; `None` if it can try. Makes no backend call.
+    pub async fn copy_obstacle(&self, work: &CopyWork) -> Result<Option<CopyObstacle>, CatalogError> {
+        if !work.copies.iter().any(|copy| self.fleet.is_readable(&copy.location.backend)) {
+            return Ok(Some(CopyObstacle::Unreachable));
+        }
+        let free = self.free_backends(work).await?;
+        if free.iter().any(|view| view.reachable && view.takes(work.size_bytes)) {
+            return Ok(None);
+        }
+        let closed = free.iter().any(|view| self.is_away(view) && as_open(view).takes(work.size_bytes));
+        Ok(Some(if closed { CopyObstacle::Unreachable } else { CopyObstacle::NoTarget }))
+    }
+
+    /// Whether a backend takes no writes of this instance although others may reach it.
+    fn is_away(&self, view: &BackendView) -> bool {
+        let Some(state) = self.fleet.state(&view.name).filter(|state| !state.draining) else { return false };
+        match state.frozen.as_deref() {
+            Some(reason) => reason == NOT_REACHED,
+            None => view.circuit_open || !view.reachable,
+        }
+    }
+
+    /// The healthy backends without a copy.
+    async fn free_backends(&self, work: &CopyWork) -> Result<Vec<BackendView>, CatalogError> {
         let has_copy =
             |name: &BackendName| work.copies.iter().any(|copy| copy.is_present && copy.location.backend == *name);
         let is_healthy =
             |name: &BackendName| self.fleet.state(name).is_some_and(|state| state.unhealthy_since.is_none());
         let views = self.placement_views().await?;
-        let free: Vec<BackendView> =
-            views.into_iter().filter(|view| !has_copy(&view.name) && is_healthy(&view.name)).collect();
+        Ok(views.into_iter().filter(|view| !has_copy(&view.name) && is_healthy(&view.name)).collect())
+    }
+
+    /// The backends for another copy, in order: those that take writes of this size, have no copy, and are healthy.
+    async fn replica_targets(&self, work: &CopyWork) -> Result<Vec<SharedBackend>, CatalogError> {
+        let free = self.free_backends(work).await?;
         let names = self.place(&free, work.size_bytes);
         Ok(names.iter().filter_map(|name| self.fleet.get(name)).cloned().collect())
     }
@@ -201,6 +237,11 @@ impl Engine {
         let digests = digests.ready().await.ok();
         self.accept_copy(staged, written.clone(), digests.as_ref()).map(|_| written)
     }
+}
+
+/// The backend as if this instance reached it.
+fn as_open(view: &BackendView) -> BackendView {
+    BackendView { writable: true, circuit_open: false, ..view.clone() }
 }
 
 /// Compares the computed digests with those of the content.

@@ -26,7 +26,7 @@ use s3o_server::listener;
 use s3o_server::s3::{Keys, SharedKeys};
 use s3o_workers::{IdentityWorker, ProbeIntervals, Prober, Runner};
 use tokio::signal::unix::Signal;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::cli::{CommandFailure, Serve};
@@ -44,6 +44,8 @@ pub use os::early_sighup;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// How long blocked threads may delay the end of the process.
 const THREADS_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often the start looks whether every backend was probed.
+const PROBED_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the start waits for backends to answer.
 const ATTACH_WAIT_MAX: Duration = Duration::from_secs(3);
 
@@ -205,8 +207,10 @@ impl App {
                 guard.keep().await;
             }
         };
+        let first_replication = replicate_once_probed(Arc::clone(&self.fleet), Arc::clone(&self.context.replicator_wakeup));
         tokio::join!(
             engine.keep_leases(),
+            first_replication,
             identity.watch(),
             follower.serve(),
             prober.serve(),
@@ -215,6 +219,14 @@ impl App {
             self.reload_on(sighup)
         );
     }
+}
+
+/// Starts the replicator once every backend was probed: copies that the last process did not write come first.
+async fn replicate_once_probed(fleet: Arc<Fleet>, wakeup: Arc<Notify>) {
+    while !fleet.is_probed() {
+        tokio::time::sleep(PROBED_INTERVAL).await;
+    }
+    wakeup.notify_one();
 }
 
 /// Waits for the listeners and workers, then for work that requests left in the background.

@@ -9,8 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
+use s3o_backend::fleet::Fleet;
 use s3o_catalog::{Catalog, CopyWork, ReplicaSource};
-use s3o_engine::{CopyOutcome, Engine};
+use s3o_engine::{CopyObstacle, CopyOutcome, Engine};
 use s3o_model::backoff::Backoff;
 use s3o_model::content::Location;
 use tokio::sync::Notify;
@@ -21,6 +22,8 @@ use crate::{CopyPace, Error, Event, Report, Worker};
 const STEP: usize = 1000;
 /// The review waits while this many contents wait for copies.
 const AHEAD_MAX: u64 = 10_000;
+/// Number of contents out of reach after which a tick ends.
+const SKIPPED_MAX: usize = 10_000;
 /// Delay of a content after a failed attempt.
 const RETRY: Backoff = Backoff { min: Duration::from_secs(5), max: Duration::from_hours(1) };
 
@@ -41,6 +44,8 @@ pub struct ReplicatorWorker {
     pub catalog: Arc<Catalog>,
     /// Writes the copies.
     pub engine: Engine,
+    /// The worker waits until each backend was probed once.
+    pub fleet: Arc<Fleet>,
     /// Bounds, replaced on reload together with the worker.
     pub settings: CopySettings,
     /// Leaves the stores to requests.
@@ -56,7 +61,23 @@ enum Replicated {
     /// Pieces of joined content were noted as work.
     Expanded,
     Copied(Location),
+    /// This instance cannot reach a copy or a target; another instance may.
+    Unreachable,
     Postponed(&'static str, String),
+}
+
+/// Result of one page of work.
+#[derive(Default)]
+struct PageResult {
+    unreachable: usize,
+    /// True if the work of a content was done.
+    progressed: bool,
+}
+
+impl Replicated {
+    fn no_target() -> Self {
+        Self::Postponed("no_target", "no backend can take another copy".to_owned())
+    }
 }
 
 #[async_trait]
@@ -66,24 +87,49 @@ impl Worker for ReplicatorWorker {
     }
 
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
-        let (due, is_reviewing) = self.catalog.due_copy_work(false, self.settings.batch_size).await?;
-        let is_full = due.len() >= self.settings.batch_size;
-        let work: Vec<_> = due.into_iter().map(|work| self.boxed_work(work)).collect();
-        let mut done = futures_util::stream::iter(work).buffer_unordered(self.settings.concurrency.max(1));
-        let mut progressed = false;
-        while let Some((work, result)) = done.next().await {
-            progressed |= self.record(&work, result?, report).await?;
+        // At a start no backend is usable yet: every attempt would fail.
+        if !self.fleet.is_probed() {
+            return Ok(());
+        }
+        let (mut skipped, mut more) = (0, false);
+        // Contents that this instance cannot reach must not keep it from the others behind them.
+        let is_reviewing = loop {
+            let (due, is_reviewing) =
+                self.catalog.due_copy_work_after(false, self.settings.batch_size, skipped).await?;
+            let is_full = due.len() >= self.settings.batch_size;
+            let page = self.work_on(due, report).await?;
+            skipped += page.unreachable;
+            more |= is_full && page.progressed;
+            if !is_full || page.unreachable == 0 || page.progressed || skipped >= SKIPPED_MAX {
+                break is_reviewing;
+            }
+        };
+        if skipped > 0 {
+            report.yields = Some("this instance cannot reach the copies or the backends that could take them");
         }
         if !report.items.is_empty() {
             self.cleanup_wakeup.notify_one();
         }
         let reviewed = is_reviewing && self.catalog.review_copies(STEP, AHEAD_MAX).await?;
-        report.more = (is_full && progressed) || reviewed;
+        report.more = more || reviewed;
         Ok(())
     }
 }
 
 impl ReplicatorWorker {
+    async fn work_on(&self, due: Vec<CopyWork>, report: &mut Report) -> Result<PageResult, Error> {
+        let work: Vec<_> = due.into_iter().map(|work| self.boxed_work(work)).collect();
+        let mut done = futures_util::stream::iter(work).buffer_unordered(self.settings.concurrency.max(1));
+        let mut page = PageResult::default();
+        while let Some((work, result)) = done.next().await {
+            match result? {
+                Replicated::Unreachable => page.unreachable += 1,
+                result => page.progressed |= self.record(&work, result, report).await?,
+            }
+        }
+        Ok(page)
+    }
+
     fn boxed_work(&self, work: CopyWork) -> BoxFuture<'_, (CopyWork, Result<Replicated, Error>)> {
         Box::pin(async move {
             let result = self.pace.write(self.replicate(&work)).await;
@@ -101,6 +147,11 @@ impl ReplicatorWorker {
             self.catalog.settle_copy_work(work.content).await?;
             return Ok(Replicated::Settled);
         }
+        match self.engine.copy_obstacle(work).await? {
+            Some(CopyObstacle::Unreachable) => return Ok(Replicated::Unreachable),
+            Some(CopyObstacle::NoTarget) => return Ok(Replicated::no_target()),
+            None => {}
+        }
         Ok(match self.engine.copy_content(work, ReplicaSource::Nothing).await {
             CopyOutcome::Copied(location) | CopyOutcome::Moved(location) => Replicated::Copied(location),
             CopyOutcome::NotNeeded => {
@@ -112,7 +163,7 @@ impl ReplicatorWorker {
                 self.catalog.settle_copy_work(work.content).await?;
                 Replicated::Postponed("in_progress", "a copy is being written".to_owned())
             }
-            CopyOutcome::NoTarget => Replicated::Postponed("no_target", "no backend can take another copy".to_owned()),
+            CopyOutcome::NoTarget => Replicated::no_target(),
             CopyOutcome::NoSource(why) => Replicated::Postponed("unreadable", why),
             CopyOutcome::Failed(why) => Replicated::Postponed("failed", why),
         })
@@ -121,6 +172,8 @@ impl ReplicatorWorker {
     /// Counts a result and postpones the work that failed; false if the work was postponed.
     async fn record(&self, work: &CopyWork, result: Replicated, report: &mut Report) -> Result<bool, Error> {
         match result {
+            // Counted by the caller.
+            Replicated::Unreachable => {}
             Replicated::Settled => report.count("settled", 1),
             Replicated::Expanded => report.count("expanded", 1),
             Replicated::Copied(Location { backend, physical_key }) => {

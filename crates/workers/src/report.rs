@@ -19,6 +19,9 @@ pub struct Report {
     pub events: Vec<Event>,
     /// True if more work is waiting, so that the next tick should follow immediately.
     pub more: bool,
+    /// Why another instance should do the work that this one cannot do. A run that did nothing else counts as skipped,
+    /// so that the lock goes to an instance that can.
+    pub yields: Option<&'static str>,
     /// How long the oldest item had been due; zero for workers that do not measure it.
     pub waited: Duration,
 }
@@ -47,6 +50,7 @@ impl Report {
         }
         self.events.extend(later.events);
         self.more = later.more;
+        self.yields = later.yields;
         self.waited = self.waited.max(later.waited);
     }
 }
@@ -98,7 +102,7 @@ pub struct RunReport {
     /// Instance that holds the lock, if the run was skipped for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Why the clock is not trusted, if the run was skipped for that.
+    /// Why the run was skipped, if not for a lock: the clock is not trusted, or another instance should do the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -39,7 +39,7 @@ pub(super) struct ProcessParts {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     pub(super) catalog: Arc<Catalog>,
-    fleet: Arc<Fleet>,
+    pub(super) fleet: Arc<Fleet>,
     pub(super) ids: IdSource,
     pub(super) identity: Arc<IdentityWorker>,
     instance: InstanceId,
@@ -145,6 +145,7 @@ impl ProcessParts {
         ReplicatorWorker {
             catalog: self.catalog.clone(),
             engine: self.engine(),
+            fleet: self.fleet.clone(),
             settings: COPIES,
             pace: CopyPace::new(Budget::new(1)),
             cleanup_wakeup: self.bell.clone(),

@@ -12,7 +12,7 @@ use s3o_model::names::BackendName;
 use s3o_model::shared::Shared;
 use tokio::sync::Notify;
 
-use super::Fleet;
+use super::{BackendState, Fleet};
 
 /// What the circuit breakers of all backends are made with.
 #[derive(Clone)]
@@ -209,6 +209,20 @@ impl Circuits {
 }
 
 impl Fleet {
+    /// True once every backend was probed or attached since the start.
+    #[must_use]
+    pub fn is_probed(&self) -> bool {
+        self.members.iter().map(|member| member.state()).all(|state| state.probed || state.traits.is_some())
+    }
+
+    /// Whether this instance can read a backend now: it is configured, has the right identity and answers.
+    #[must_use]
+    pub fn is_readable(&self, name: &BackendName) -> bool {
+        let is_open = self.circuit(name, CallKind::Read) == CircuitState::Open;
+        let answers = |state: Arc<BackendState>| state.frozen.is_none() && state.reachability.outage().is_none();
+        !is_open && self.state(name).is_some_and(answers)
+    }
+
     /// Records whether the first byte of a read arrived in time.
     pub fn record_first_byte(&self, name: &BackendName, in_time: bool) {
         if let Some(circuits) = self.circuits(name) {

@@ -68,7 +68,7 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
          CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts FROM (SELECT 1 AS one) AS always \
          LEFT JOIN copy_review r ON r.only_row = always.one \
          LEFT JOIN (SELECT content_id, attempts, copies, created_at, 1 AS one FROM copy_work \
-         WHERE excess = $2 AND due <= :now ORDER BY copies, created_at LIMIT $1) w ON w.one = always.one \
+         WHERE excess = $2 AND due <= :now ORDER BY copies, created_at LIMIT $1 OFFSET $3) w ON w.one = always.one \
          LEFT JOIN contents c ON c.id = w.content_id LEFT JOIN object_locations l ON l.content_id = w.content_id \
          AND l.state <> 'lost' \
          ORDER BY w.copies, w.created_at, w.content_id, l.backend_name"
@@ -152,7 +152,17 @@ impl Catalog {
     /// Contents with too few copies that are due, those with the fewest copies first, or contents with too many; at
     /// most `limit`. The second value is true while a review is under way.
     pub async fn due_copy_work(&self, excess: bool, limit: usize) -> Result<(Vec<CopyWork>, bool), Error> {
-        let rows = self.read(&DUE, params![limit, i64::from(excess)]).await?;
+        self.due_copy_work_after(excess, limit, 0).await
+    }
+
+    /// The same without the first `skipped` contents.
+    pub async fn due_copy_work_after(
+        &self,
+        excess: bool,
+        limit: usize,
+        skipped: usize,
+    ) -> Result<(Vec<CopyWork>, bool), Error> {
+        let rows = self.read(&DUE, params![limit, i64::from(excess), skipped]).await?;
         let is_reviewing = rows.first().map(|row| row.opt_text("position")).transpose()?.flatten().is_some();
         let due = gather(&rows)?;
         Ok((due, is_reviewing))

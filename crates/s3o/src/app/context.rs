@@ -31,6 +31,7 @@ pub(super) struct AppContext {
     pub instance: InstanceId,
     pub cleanup_wakeup: Arc<Notify>,
     pub drain_wakeup: Arc<Notify>,
+    pub replicator_wakeup: Arc<Notify>,
     /// Kept across reloads, which replace the workers.
     pub drain_progress: DrainProgress,
     pub registry: Arc<Mutex<Registry>>,
@@ -76,6 +77,7 @@ impl AppContext {
             instance,
             cleanup_wakeup: Arc::default(),
             drain_wakeup: Arc::default(),
+            replicator_wakeup: Arc::default(),
             drain_progress: DrainProgress::default(),
             registry: Arc::new(Mutex::new(registry)),
             audit: Arc::new(audit),

@@ -91,6 +91,9 @@ impl App {
         open::create_buckets(config, &self.catalog).await?;
         let limits: Vec<(&BackendName, Option<u64>)> =
             config.backends.iter().map(|backend| (&backend.name, backend.quota_bytes)).collect();
-        self.catalog.set_limits(&limits).await.map_err(|error| CommandFailure::of("catalog", error))
+        let failed = |error| CommandFailure::of("catalog", error);
+        self.catalog.set_limits(&limits).await.map_err(failed)?;
+        // What fitted nowhere may fit now.
+        self.catalog.hasten_copy_work().await.map_err(failed)
     }
 }

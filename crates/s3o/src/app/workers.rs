@@ -169,15 +169,17 @@ fn copy_settings(config: &Config) -> CopySettings {
 }
 
 fn replicator(parts: &WorkerParts<'_>) -> Scheduled {
-    let WorkerParts { config, catalog, engine, context, .. } = *parts;
+    let WorkerParts { config, catalog, fleet, engine, context, .. } = *parts;
     let worker = ReplicatorWorker {
         catalog: Arc::clone(catalog),
         engine: engine.clone(),
+        fleet: Arc::clone(fleet),
         settings: copy_settings(config),
         pace: CopyPace::new(Arc::clone(&context.budget)),
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
     };
-    scheduled(worker, config.replication.interval, Kind::Locked)
+    let bell = Some(Arc::clone(&context.replicator_wakeup));
+    on_schedule(Arc::new(worker), config.replication.interval, Kind::Locked, bell)
 }
 
 fn over_replication(parts: &WorkerParts<'_>) -> Scheduled {

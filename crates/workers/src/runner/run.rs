@@ -139,6 +139,9 @@ impl RunnerState {
             Some(Err(panic)) => (RunOutcome::Panicked, Some(panic.to_string())),
         };
         let work = std::mem::take(&mut *progress.lock());
+        if let Some(why) = work.yields.filter(|_| outcome == RunOutcome::Ok && work.items.is_empty()) {
+            return RunResult { reason: Some(why.to_owned()), ..RunResult::new(RunOutcome::Skipped) };
+        }
         RunResult { work, error, ..RunResult::new(outcome) }
     }
 
