@@ -19,7 +19,7 @@ async fn object_without_a_copy(limit_bytes: Option<u64>) -> Harness {
     harness
 }
 
-fn calls(harness: &Harness) -> usize {
+fn calls(harness: &Harness) -> u64 {
     harness.environment.backends.iter().map(|backend| backend.flaky.calls()).sum()
 }
 

@@ -168,17 +168,17 @@ impl Catalog {
         let rows = self.read(NEXT, params![name, after, STEP]).await?;
         let Some(last) = rows.last().map(|row| row.string("physical_key")).transpose()? else { return Ok(None) };
         let ids = rows.iter().map(|row| row.parse("content_id")).collect::<Result<Vec<ContentId>, _>>()?;
-        let list = json(&ids);
+        let page = json(&ids);
         let mut unit = Unit::new("write_off_copies");
         unit.at(LockRank::Backend).one(IF_REMOVING, params![name], Verdict::Closed);
         let lock = "SELECT id FROM contents WHERE id IN TEXTS($1) ORDER BY id /*lock*/";
-        unit.lock(LockRank::Content, lock, params![&list]);
-        unit.lock(LockRank::Quota, &LOCK_COPY_QUOTAS, params![name, &list]);
+        unit.lock(LockRank::Content, lock, params![&page]);
+        unit.lock(LockRank::Quota, &LOCK_COPY_QUOTAS, params![name, &page]);
         for sql in WRITE_OFF_COPIES.iter() {
-            unit.run(sql, params![name, &list]);
+            unit.run(sql, params![name, &page]);
         }
-        unit.run(&NOTE_COPIES, params![&list]);
-        unit.run(&FORGET_LOST, params![&list]);
+        unit.run(&NOTE_COPIES, params![&page]);
+        unit.run(&FORGET_LOST, params![&page]);
         self.write(unit).await.map(|_| Some(last))
     }
 

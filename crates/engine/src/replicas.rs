@@ -15,10 +15,10 @@ use s3o_model::names::BackendName;
 use s3o_model::physical_key::replica_key;
 use s3o_model::placement::BackendView;
 
+use crate::Engine;
 use crate::body::{DigestedBody, Verify, digested};
 use crate::digest::Digests;
-use crate::write::{CopyResult, Staged, WriteCopy, late_after};
-use crate::{Engine, Error};
+use crate::write::{CopyResult, Staged, late_after};
 
 /// What became of an attempt to write another copy.
 #[derive(Debug)]

@@ -207,7 +207,8 @@ impl App {
                 guard.keep().await;
             }
         };
-        let first_replication = replicate_once_probed(Arc::clone(&self.fleet), Arc::clone(&self.context.replicator_wakeup));
+        let first_replication =
+            replicate_once_probed(Arc::clone(&self.fleet), Arc::clone(&self.context.replicator_wakeup));
         tokio::join!(
             engine.keep_leases(),
             first_replication,

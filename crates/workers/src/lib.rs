@@ -61,5 +61,7 @@ pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use s3o_catalog::{FindingSelection, WriteOffTotal};
 pub use schedule::{Kind, Schedule, Scheduled};
 pub use stale_multipart::StaleMultipartWorker;
-pub use verify::{BackendHeld, Checked, LostContents, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport, VerifyScope};
+pub use verify::{
+    BackendHeld, Checked, LostContents, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport, VerifyScope,
+};
 pub use watchdog::{WatchdogSettings, WatchdogWorker};

@@ -156,8 +156,8 @@ impl RebalancerWorker {
         settings: RebalanceSettings,
     ) -> BoxFuture<'_, (PlannedMove, CopyOutcome)> {
         Box::pin(async move {
-            let replaced = ReplacedCopy { copy: planned.copy.clone(), grace: settings.reader_grace };
-            let replaces = ReplicaSource::Rebalanced(replaced);
+            let source = ReplacedCopy { copy: planned.copy.clone(), grace: settings.reader_grace };
+            let replaces = ReplicaSource::Rebalanced(source);
             let outcome = self.engine.move_content(&planned.work, planned.to.clone(), replaces).await;
             (planned, outcome)
         })

@@ -212,7 +212,7 @@ impl Fleet {
     /// True once every backend was probed or attached since the start.
     #[must_use]
     pub fn is_probed(&self) -> bool {
-        self.members.iter().map(|member| member.state()).all(|state| state.probed || state.traits.is_some())
+        self.members.iter().map(super::Member::state).all(|state| state.probed || state.traits.is_some())
     }
 
     /// Whether this instance can read a backend now: it is configured, has the right identity and answers.

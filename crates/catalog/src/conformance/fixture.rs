@@ -175,6 +175,7 @@ impl Fixture {
     }
 
     /// A new instance.
+    #[must_use]
     pub fn instance(&self) -> InstanceId {
         InstanceId::new(self.ids.fresh())
     }

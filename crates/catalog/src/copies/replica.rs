@@ -184,7 +184,9 @@ impl Catalog {
         );
         confirm(&mut unit, *content, source);
         match replaces {
-            ReplicaSource::Nothing => drop(unit.one(&NEEDED, params![*content, backend], Verdict::NotNeeded)),
+            ReplicaSource::Nothing => {
+                unit.one(&NEEDED, params![*content, backend], Verdict::NotNeeded);
+            }
             ReplicaSource::Drained(_) | ReplicaSource::Rebalanced(_) => {
                 replaces.guard_move(&mut unit, *content, backend);
             }

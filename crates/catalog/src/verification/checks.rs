@@ -170,11 +170,7 @@ fn about_locations() -> Vec<Check> {
             Invariant::I2,
             "live whole content has a location that is not lost",
             CONTENTS,
-            [
-                "'content ' || r.id",
-                "contents r",
-                &format!("{WITHOUT_COPY} AND NOT {REPORTED_LOST}"),
-            ],
+            ["'content ' || r.id", "contents r", &format!("{WITHOUT_COPY} AND NOT {REPORTED_LOST}")],
         ),
         check(
             Invariant::I6,

@@ -24,9 +24,9 @@ fn render(plan: &Value) -> String {
         let [from, to, key] = ["from", "to", "physical_key"].map(|field| cell(&planned[field]));
         table.row(vec![from, to, bytes(&planned["size_bytes"]), key]);
     }
-    let moved = format!("{} copies, {} would be moved\n", moves.len(), bytes(&plan["bytes"]));
+    let summary = format!("{} copies, {} would be moved\n", moves.len(), bytes(&plan["bytes"]));
     let rest = if plan["complete"] == true { "" } else { "a run plans further moves when these are done\n" };
-    if moves.is_empty() { format!("nothing to move\n{rest}") } else { format!("{}{moved}{rest}", table.render()) }
+    if moves.is_empty() { format!("nothing to move\n{rest}") } else { format!("{}{summary}{rest}", table.render()) }
 }
 
 #[cfg(test)]

@@ -84,7 +84,15 @@ mod tests {
             "unchecked": [{"what": "backend cloud", "reason": "away"}],
             "backends": [{"backend": "disk", "objects": 3, "bytes": 2048, "foreign": 1, "accounted_bytes": null}],
         }));
-        for part in ["I3", "12", "I3: backend disk: b/k~1", "could not check backend cloud: away", "2.0 KiB", "2 contents", "lost: content 17"] {
+        for part in [
+            "I3",
+            "12",
+            "I3: backend disk: b/k~1",
+            "could not check backend cloud: away",
+            "2.0 KiB",
+            "2 contents",
+            "lost: content 17",
+        ] {
             assert!(text.contains(part), "{part} not in\n{text}");
         }
     }

@@ -54,6 +54,7 @@ mod tests {
     use s3o_model::placement::Strategy;
     use s3o_model::rebalance::RebalanceRules;
 
+    use super::super::RebalanceConfig;
     use super::super::tests::{DISK, parse};
 
     #[test]

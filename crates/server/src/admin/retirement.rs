@@ -53,7 +53,9 @@ impl From<RetirementRefused> for AdminError {
             RetirementRefused::WritesUnderWay(writes) => Self::new(
                 StatusCode::CONFLICT,
                 "writes_under_way",
-                format!("{writes} writes to the backend may still end: repeat the command when their leases have ended"),
+                format!(
+                    "{writes} writes to the backend may still end: repeat the command when their leases have ended"
+                ),
             ),
             RetirementRefused::Removed => Self::new(
                 StatusCode::CONFLICT,
