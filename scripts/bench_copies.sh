@@ -108,8 +108,9 @@ measure_write_copies() {
     if [ -n "${S3O_BENCH_ALONE:-}" ] || ! start_seaweed; then
         return
     fi
+    # With more connections, this SeaweedFS uses both processors for one copy, and needs twice the time for two.
     start_copies "$(buckets 2)" "$(buckets 2)"
-    compare_pair "2 copies / 1, SeaweedFS" "units=1 commits p50<=1.3" \
+    compare_pair "2 copies / 1, SeaweedFS" "units=1 commits p50<=1.3@1" \
         --workloads put --sizes 1MiB --concurrency "$(repeated 1 4)"
     start_copies "$(buckets 2)" "$(buckets 2)"
     compare_pair "2 copies / 1, SeaweedFS" "units=1 cpu<=1.4" \

@@ -5,6 +5,7 @@ bench_ratios.py FILE TITLE LIMIT...        prints one row for each limit and eac
                                            gets the median of its turns
 
 A limit is the name of a figure, alone or with the limit of its ratio: `p50<=1.5`, `ops>=0.9`, `units=1`, `commits`.
+`p50<=1.3@1` limits the ratio only with one connection.
 """
 
 import json
@@ -46,7 +47,9 @@ def verdict(relation, limit, ratio):
 
 
 def row(title, turns, wanted):
-    figure, relation, limit = re.fullmatch(r"(\w+)(?:(<=|>=|=)([\d.]+))?", wanted).groups()
+    figure, relation, limit, connections = re.fullmatch(r"(\w+)(?:(<=|>=|=)([\d.]+)(?:@(\d+))?)?", wanted).groups()
+    if connections and int(connections) != turns[0][0]["concurrency"]:
+        relation = None
     first, second = ([turn[server][FIGURES[figure]] for turn in turns] for server in (0, 1))
     # A request that runs no unit on either server runs as many as on the other one.
     ratios = [a / b if b else 1 + a for a, b in zip(first, second)]

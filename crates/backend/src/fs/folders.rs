@@ -11,6 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::failure::failure;
+use super::syncs::FolderSyncs;
 use crate::Error;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -54,22 +55,25 @@ pub(super) fn open_parent(root: impl AsFd, location: &KeyPath<'_>) -> Result<Own
     Ok(folder)
 }
 
-/// Folders of one root that are not yet durable in their parents, by path, with the number of
-/// creators that have not synced them.
+/// Folders of one root that are not yet durable in their parents, and the syncs that make them so.
 #[derive(Debug, Default)]
-pub(super) struct UnsyncedFolders(Mutex<HashMap<String, u32>>);
+pub(super) struct UnsyncedFolders {
+    /// By path, with the number of creators that have not synced them.
+    creators: Mutex<HashMap<String, u32>>,
+    syncs: FolderSyncs,
+}
 
 impl UnsyncedFolders {
     fn mark(&self, path: &str) {
-        *self.0.lock().entry(path.to_owned()).or_default() += 1;
+        *self.creators.lock().entry(path.to_owned()).or_default() += 1;
     }
 
     fn contains(&self, path: &str) -> bool {
-        self.0.lock().contains_key(path)
+        self.creators.lock().contains_key(path)
     }
 
     fn unmark(&self, path: &str) {
-        let mut marks = self.0.lock();
+        let mut marks = self.creators.lock();
         if let Some(creators) = marks.get_mut(path) {
             *creators -= 1;
             if *creators == 0 {
@@ -85,6 +89,8 @@ pub(super) struct ParentFolder {
     pub(super) folder: OwnedFd,
     unsynced: Vec<OwnedFd>,
     marked: Vec<String>,
+    /// Number of failed syncs before the first folder was opened.
+    failures_before: u64,
 }
 
 impl ParentFolder {
@@ -95,8 +101,9 @@ impl ParentFolder {
         location: &KeyPath<'_>,
         unsynced_folders: &UnsyncedFolders,
     ) -> Result<Option<Self>, Error> {
-        let opened = open_folder(root, ".").map_err(|errno| failure("opening the root", errno))?;
-        let mut parent = Self { folder: opened, unsynced: Vec::new(), marked: Vec::new() };
+        let failures_before = unsynced_folders.syncs.failures();
+        let folder = open_folder(root, ".").map_err(|errno| failure("opening the root", errno))?;
+        let mut parent = Self { folder, unsynced: Vec::new(), marked: Vec::new(), failures_before };
         let mut path = String::new();
         for name in &location.folders {
             path.push('/');
@@ -141,7 +148,8 @@ impl ParentFolder {
     /// Syncs the folder and its unsynced ancestors, so that the names in them survive a power cut.
     pub(super) fn sync(&self, unsynced_folders: &UnsyncedFolders) -> Result<(), Error> {
         for folder in std::iter::once(&self.folder).chain(&self.unsynced) {
-            rustix::fs::fsync(folder).map_err(|errno| failure("syncing a folder", errno))?;
+            let synced = unsynced_folders.syncs.sync(folder, self.failures_before);
+            synced.map_err(|errno| failure("syncing a folder", errno))?;
         }
         for path in &self.marked {
             unsynced_folders.unmark(path);

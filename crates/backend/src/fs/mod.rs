@@ -28,6 +28,7 @@ mod list;
 mod read;
 mod remove;
 mod root;
+mod syncs;
 mod write;
 
 /// Largest size of an object of s3o's own.

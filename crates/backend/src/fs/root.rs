@@ -34,10 +34,18 @@ pub(super) struct OpenRoot {
 }
 
 /// Identifies a folder independently of its path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FolderId {
     device: u64,
     inode: u64,
+}
+
+impl FolderId {
+    /// The identity of an open folder.
+    pub(super) fn of(folder: &OwnedFd) -> Result<Self, Errno> {
+        let stat = rustix::fs::fstat(folder)?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
 }
 
 impl RootFolder {
