@@ -136,6 +136,13 @@ impl Circuits {
         self.record(CallKind::Read, permit, if is_repeated { CallResult::Neutral } else { CallResult::Failure });
     }
 
+    /// Records a write that was cancelled because the backend did not answer.
+    pub fn record_unanswered_write(&self) {
+        if let Some(permit) = self.admit(CallKind::Write) {
+            self.record(CallKind::Write, permit, CallResult::Failure);
+        }
+    }
+
     /// Records whether the first byte of a read arrived in time.
     pub fn record_first_byte(&self, in_time: bool) {
         let (now, mut pair) = (self.now(), self.pair.lock());
@@ -221,6 +228,14 @@ impl Fleet {
         let is_open = self.circuit(name, CallKind::Read) == CircuitState::Open;
         let answers = |state: Arc<BackendState>| state.frozen.is_none() && state.reachability.outage().is_none();
         !is_open && self.state(name).is_some_and(answers)
+    }
+
+    /// Records a write that was cancelled because the backend did not answer, and requests an early probe.
+    pub fn record_unanswered_write(&self, name: &BackendName) {
+        if let Some(circuits) = self.circuits(name) {
+            circuits.record_unanswered_write();
+        }
+        self.suspect(name);
     }
 
     /// Records whether the first byte of a read arrived in time.

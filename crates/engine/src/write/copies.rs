@@ -233,10 +233,15 @@ impl Engine {
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => break,
             }
         }
-        let unanswered = || {
-            Err(BackendError::Unknown("the backend did not answer in time, enough other copies are stored".to_owned()))
-        };
-        results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect()
+        // Cancels the calls without an answer: their circuit breakers count them only afterwards.
+        drop(sends);
+        let answers = results.into_iter().zip(copies);
+        answers.map(|(result, copy)| result.unwrap_or_else(|| self.unanswered(&copy.place.backend))).collect()
+    }
+
+    fn unanswered(&self, backend: &BackendName) -> Result<Written, BackendError> {
+        self.fleet.record_unanswered_write(backend);
+        Err(BackendError::Unknown("the backend did not answer in time, enough other copies are stored".to_owned()))
     }
 
     fn boxed_send<'a>(
