@@ -32,6 +32,7 @@ WORKERS = (
     "replicator",
     "over_replication",
     "drain",
+    "usage_flush",
     "cleanup",
     "quota_audit",
     "cleanup",

@@ -21,8 +21,10 @@ WORKERS = {
     "over_replication",
     "pending_reaper",
     "quota_audit",
+    "rebalancer",
     "replicator",
     "stale_multipart",
+    "usage_flush",
     "watchdog",
 }
 ROUTER = Path(__file__).parents[2] / "crates/server/src/admin/mod.rs"
@@ -111,6 +113,7 @@ class TestApi:
         assert (disk["name"], disk["used"], disk["limit"], disk["orphan"]) == ("disk", 5, None, 0)
         assert (disk["health"], disk["frozen"], disk["draining"]) == ("ok", None, False)
         assert "reserved" in disk and "objects" in disk
+        assert disk["usage"]["ingress_bytes"] == {"used": 5, "limit": None}
         assert [bucket["name"] for bucket in body["buckets"]] == ["shown"]
         assert body["queues"]["uploads"] == 1
         assert {worker["name"] for worker in body["workers"]} == WORKERS

@@ -13,7 +13,7 @@ from catalogs import PostgresCatalog
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(90)]
 
 WINDOW_SECONDS = 20
-STATEMENTS_MAX = 19
+STATEMENTS_MAX = 21
 STATEMENT = re.compile(r"LOG: +(?:statement|execute [^:]+): (.*)")
 
 

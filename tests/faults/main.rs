@@ -19,4 +19,5 @@ mod slow_copies;
 mod stale_claims;
 mod statement_counts;
 mod unexpected_identity;
+mod usage_limits;
 mod verify;

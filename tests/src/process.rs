@@ -1,6 +1,7 @@
 //! The engine and the workers of one process: the state that a crash ends.
 
 mod parts;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use s3o_model::clock::Clock;
 use s3o_model::ids::IdSource;
 use s3o_model::rebalance::RebalanceRules;
 use s3o_workers::{
-    CleanupWorker, DeadLetterService, ExpiryWorker, IdentityWorker, PendingReaperWorker, Verifier, Worker,
+    CleanupWorker, DeadLetterService, ExpiryWorker, IdentityWorker, PendingReaperWorker, UsageLedger, Verifier, Worker,
 };
 
 use crate::environment::Environment;
@@ -35,6 +36,10 @@ pub const LONGEST: Longest =
 pub struct Process {
     /// Serves requests.
     pub engine: Engine,
+    /// Usage of the backends.
+    pub usage: Arc<UsageLedger>,
+    /// The configured backends.
+    pub fleet: Arc<Fleet>,
     /// All workers, in the order in which tests tick them.
     pub workers: Vec<Arc<dyn Worker>>,
     /// Backends take no writes before this attached them.
@@ -62,6 +67,8 @@ impl Process {
         let parts = ProcessParts::connect(environment, driver, backends).await?;
         Ok(Self {
             engine: parts.engine(),
+            usage: parts.usage.clone(),
+            fleet: parts.fleet.clone(),
             workers: parts.workers(),
             identity: parts.identity.clone(),
             catalog: parts.catalog.clone(),

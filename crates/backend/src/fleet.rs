@@ -5,6 +5,7 @@
 
 mod circuits;
 mod health;
+mod usage;
 
 use std::sync::Arc;
 
@@ -13,12 +14,14 @@ use s3o_model::circuit::CircuitState;
 use s3o_model::clock::Timestamp;
 use s3o_model::names::BackendName;
 use s3o_model::placement::BackendView;
+use s3o_model::usage::UsagePurpose;
 use tokio::sync::Notify;
 
 pub use circuits::{BreakerContext, CallKind, Circuits};
 pub use health::{FULL_FOR, FullMark, Health, Outage, Reachability};
 
 use crate::layers::Breaker;
+use crate::usage::BackendUsage;
 use crate::{SharedBackend, Traits};
 
 /// The reason for which a backend is frozen until it is reached for the first time.
@@ -64,6 +67,7 @@ impl BackendState {
 struct Member {
     backend: SharedBackend,
     circuits: Option<Arc<Circuits>>,
+    usage: Option<Arc<BackendUsage>>,
     state: RwLock<Arc<BackendState>>,
     /// Notified when a request saw an error that a probe should confirm.
     suspected: Arc<Notify>,
@@ -118,7 +122,7 @@ impl Fleet {
             if fleet.get(backend.name()).is_some() {
                 return Err(DuplicateName(backend.name().clone()));
             }
-            fleet.members.push(Member { backend, circuits, state: RwLock::default(), suspected });
+            fleet.members.push(Member { backend, circuits, usage: None, state: RwLock::default(), suspected });
         }
         Ok(fleet)
     }
@@ -175,6 +179,8 @@ impl Fleet {
                 object_bytes_max: state.object_bytes_max,
                 filled_bytes: 0,
                 limit_bytes: None,
+                usage_reached: member.reached_limit(UsagePurpose::Write).is_some(),
+                ingress_left_bytes: member.usage.as_ref().and_then(|usage| usage.ingress_left_bytes()),
             }
         };
         self.members.iter().map(view).collect()

@@ -27,6 +27,7 @@ pub mod layers;
 pub mod memory;
 pub mod probe_objects;
 pub mod s3;
+pub mod usage;
 
 pub use error::{BodyError, Error};
 pub use fleet::Fleet;

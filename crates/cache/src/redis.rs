@@ -8,6 +8,7 @@
 mod connection;
 mod envelope;
 mod tls;
+mod usage;
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use s3o_model::ids::ContentId;
 use crate::tier::{CacheEntry, Tier, TierError};
 use connection::RedisLink;
 pub use tls::InvalidRedisUrl;
+pub use usage::RedisUsage;
 
 /// Timeout of a read.
 const READ_MAX: Duration = Duration::from_millis(100);

@@ -239,6 +239,7 @@ impl Catalog {
             "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL WHERE token IS NOT NULL",
             vec![],
         );
+        unit.run("UPDATE backend_usage SET lease_until = 0 WHERE lease_until > 0", vec![]);
         self.write(unit).await.map(drop)
     }
 }

@@ -42,6 +42,7 @@ mod sql_mutations;
 mod stored_bytes;
 pub mod unit;
 mod uploads;
+mod usage;
 mod verification;
 mod write_offs;
 
@@ -80,6 +81,7 @@ pub use runs::{RunRow, WorkerState};
 pub use sharing::KnownContent;
 pub use stored_bytes::{StoredBytes, Unannounced};
 pub use uploads::{CommitPart, CompleteRow, PartSource, StaleUpload};
+pub use usage::{MonthReading, ProcessRow, UsageAllotment};
 pub use verification::{Check, Cursor, Pulse, checks, lost_contents};
 pub use write_offs::WriteOffTotal;
 

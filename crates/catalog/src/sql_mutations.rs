@@ -20,6 +20,7 @@ mod redundant_guards;
 mod references;
 mod sharing;
 mod uploads;
+mod usage;
 mod write_offs;
 
 use std::collections::BTreeSet;

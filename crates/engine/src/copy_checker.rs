@@ -10,6 +10,7 @@ use s3o_model::content::Location;
 use s3o_model::copy_check::CopyState;
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
+use s3o_model::usage::UsagePurpose;
 use s3o_model::verify::Seen;
 
 use crate::Engine;
@@ -43,7 +44,11 @@ impl CopyChecker {
         Ok(CopyState::of_content(&states, needed))
     }
 
+    /// Beyond a usage limit nothing is probed, so that nothing is known.
     pub(crate) async fn check_copy(&self, copy: &Location, size_bytes: u64) -> CopyState {
+        if self.fleet.reached_limit(&copy.backend, UsagePurpose::Read).is_some() {
+            return CopyState::Unclear;
+        }
         let Some(backend) = self.trusted(&copy.backend) else { return CopyState::Unclear };
         let seen = match backend.probe(&copy.physical_key).await {
             Probe::Present(found) => Seen::Present(found.size_bytes),

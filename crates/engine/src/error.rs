@@ -5,6 +5,7 @@ use s3o_model::clock::Timestamp;
 use s3o_model::etag::ETag;
 use s3o_model::expiry::ExpiryRefused;
 use s3o_model::multipart::PartsRefused;
+use s3o_model::usage::ReachedLimit;
 
 /// Why a backend cannot serve a request now; the only part of the cause that clients see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -99,6 +100,9 @@ pub enum Error {
         /// The backend and its error, for the log.
         detail: String,
     },
+    /// A backend that the request needs was used up to a limit of this month, and no other one can serve the request.
+    #[error("{0}")]
+    LimitReached(ReachedLimit),
     /// The stored bytes are missing or differ from what was written.
     #[error("stored bytes are damaged: {0}")]
     Damaged(String),

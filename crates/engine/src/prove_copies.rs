@@ -11,7 +11,7 @@ impl Engine {
     /// before an operator accepted another store. Returns true if a copy counts again or became suspect.
     pub async fn recheck_uncounted(&self, work: &CopyWork) -> Result<bool, CatalogError> {
         let mut changed = false;
-        for copy in work.copies.iter().filter(|copy| !copy.counts && self.takes_writes(copy)) {
+        for copy in work.copies.iter().filter(|copy| !copy.counts && self.may_be_checked(copy)) {
             let Location { backend, physical_key } = &copy.location;
             let state = if copy.is_present {
                 self.sharing.checker.check_copy(&copy.location, work.size_bytes).await
@@ -38,6 +38,9 @@ impl Engine {
     pub async fn proven_copies(&self, work: &CopyWork, removed: &Location) -> Vec<Location> {
         let mut proven = Vec::new();
         for copy in work.copies.iter().filter(|copy| copy.counts && copy.location != *removed) {
+            if !self.fleet.permits_background(&copy.location.backend) {
+                continue;
+            }
             let state = if work.factor == 1 {
                 self.compare_digest(work, &copy.location).await
             } else {
@@ -50,9 +53,10 @@ impl Engine {
         proven
     }
 
-    fn takes_writes(&self, copy: &CountedLocation) -> bool {
+    fn may_be_checked(&self, copy: &CountedLocation) -> bool {
         let state = self.fleet.state(&copy.location.backend);
-        state.is_some_and(|state| state.frozen.is_none() && !state.draining)
+        let takes_writes = state.is_some_and(|state| state.frozen.is_none() && !state.draining);
+        takes_writes && self.fleet.permits_background(&copy.location.backend)
     }
 
     /// Reads all bytes of a copy and compares their digests with those of the content.

@@ -13,6 +13,7 @@ use s3o_model::content::{Location, Piece};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 use s3o_model::range::ByteRange;
+use s3o_model::usage::UsagePurpose;
 
 use crate::{BackendTrouble, Engine, Error};
 
@@ -59,6 +60,8 @@ struct RangeReader {
     planned: VecDeque<Segment>,
     /// The segment that is being sent, and its stream.
     current: Option<(Segment, ByteStream)>,
+    /// True once a copy was open: a response that has begun is finished, whatever the usage limits.
+    has_begun: bool,
 }
 
 impl Engine {
@@ -88,21 +91,36 @@ impl Engine {
     }
 
     /// Opens the first copy of a segment that is readable; fails with `failure` if no copy is left. Copies behind an
-    /// open circuit are tried last, and before them those of slow backends. A copy whose first byte is late is tried
-    /// again without a limit if the others fail.
-    async fn open_segment(&self, segment: &mut Segment, mut failure: Error) -> Result<ByteStream, Error> {
-        let order = |location: &Location| (self.is_open(&location.backend), self.fleet.is_slow(&location.backend));
-        segment.locations.make_contiguous().sort_by_key(order);
-        let mut late = VecDeque::new();
+    /// open circuit are tried last, and before them those on backends whose usage limit is reached, and slow ones. A
+    /// copy whose first byte is late is tried again without a limit if the others fail. Only a read that `has_begun`
+    /// opens copies beyond a usage limit.
+    async fn open_segment(
+        &self,
+        segment: &mut Segment,
+        mut failure: Error,
+        has_begun: bool,
+    ) -> Result<ByteStream, Error> {
+        let order = |location: &Location| {
+            let name = &location.backend;
+            (self.is_open(name), self.is_limited(name), self.fleet.is_slow(name))
+        };
+        segment.locations.make_contiguous().sort_by_cached_key(order);
+        let (mut late, mut skipped) = (VecDeque::new(), VecDeque::new());
         while let Some(location) = segment.locations.pop_front().or_else(|| late.pop_front()) {
             let Some(backend) = self.fleet.get(&location.backend) else {
                 failure = unavailable(BackendTrouble::NotConfigured, location.backend.to_string());
                 continue;
             };
+            if !has_begun && let Some(limit) = self.fleet.reached_limit(&location.backend, UsagePurpose::Read) {
+                failure = Error::LimitReached(limit);
+                skipped.push_back(location);
+                continue;
+            }
             let limit = self.first_byte_limit(&segment.locations);
             match self.open_copy(backend, &location.physical_key, segment.span, limit).await {
                 Some(Ok(stream)) => {
                     segment.locations.append(&mut late);
+                    segment.locations.append(&mut skipped);
                     return Ok(stream);
                 }
                 Some(Err(error)) => failure = self.unreadable(segment, &location, error).await,
@@ -116,9 +134,16 @@ impl Engine {
         self.fleet.circuit(backend, CallKind::Read) == CircuitState::Open
     }
 
+    fn is_limited(&self, backend: &BackendName) -> bool {
+        self.fleet.reached_limit(backend, UsagePurpose::Read).is_some()
+    }
+
     /// How long to wait for the first byte of a copy; `None` if no other copy can be read now.
     fn first_byte_limit(&self, others: &VecDeque<Location>) -> Option<Duration> {
-        let is_usable = |other: &Location| self.fleet.get(&other.backend).is_some() && !self.is_open(&other.backend);
+        let is_usable = |other: &Location| {
+            let name = &other.backend;
+            self.fleet.get(name).is_some() && !self.is_open(name) && !self.is_limited(name)
+        };
         others.iter().any(is_usable).then(|| self.settings().first_byte_timeout)
     }
 
@@ -190,7 +215,7 @@ impl RangeReader {
                 (None, VecDeque::from([Segment { content, size_bytes, locations: locations.into(), span }]))
             }
         };
-        Self { engine, unplanned, planned, current: None }
+        Self { engine, unplanned, planned, current: None, has_begun: false }
     }
 
     /// Opens the next segment; returns false at the end of the range.
@@ -200,7 +225,8 @@ impl RangeReader {
         }
         let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
         let no_copy = Error::Damaged("no copy of the content is known".to_owned());
-        let stream = self.engine.open_segment(&mut segment, no_copy).await?;
+        let stream = self.engine.open_segment(&mut segment, no_copy, self.has_begun).await?;
+        self.has_begun = true;
         self.current = Some((segment, stream));
         Ok(true)
     }
@@ -259,7 +285,7 @@ impl RangeReader {
     /// Continues with the next copy at the first byte that was not read.
     async fn resume(&mut self, failure: Error) -> Result<(), Error> {
         if let Some((mut segment, _)) = self.current.take() {
-            let stream = self.engine.open_segment(&mut segment, failure).await?;
+            let stream = self.engine.open_segment(&mut segment, failure, true).await?;
             self.current = Some((segment, stream));
         }
         Ok(())

@@ -93,7 +93,7 @@ impl Engine {
     }
 
     async fn copy_to(&self, work: &CopyWork, target: &SharedBackend, replaces: &ReplicaSource) -> CopyOutcome {
-        let mut why = "no copy is known".to_owned();
+        let mut why = "no copy is known, or usage limits forbid to read it".to_owned();
         for copy in self.readable(work) {
             match self.copy_from(work, &copy.location, target, replaces).await {
                 CopyOutcome::NoSource(error) => why = error,
@@ -178,7 +178,11 @@ impl Engine {
         let is_healthy =
             |name: &BackendName| self.fleet.state(name).is_some_and(|state| state.unhealthy_since.is_none());
         let views = self.placement_views().await?;
-        Ok(views.into_iter().filter(|view| !has_copy(&view.name) && is_healthy(&view.name)).collect())
+        let is_free = |view: &BackendView| {
+            let name = &view.name;
+            !has_copy(name) && is_healthy(name) && self.fleet.permits_background(name)
+        };
+        Ok(views.into_iter().filter(is_free).collect())
     }
 
     /// The backends for another copy, in order: those that take writes of this size, have no copy, and are healthy.
@@ -222,9 +226,11 @@ impl Engine {
         })
     }
 
-    /// The copies in the order to read them: present ones first, those behind an open circuit last.
+    /// The copies in the order to read them: present ones first, those behind an open circuit last. Copies on backends
+    /// near a usage limit are left to requests.
     fn readable<'a>(&self, work: &'a CopyWork) -> Vec<&'a CountedLocation> {
-        let mut copies: Vec<&CountedLocation> = work.copies.iter().collect();
+        let is_permitted = |copy: &&CountedLocation| self.fleet.permits_background(&copy.location.backend);
+        let mut copies: Vec<&CountedLocation> = work.copies.iter().filter(is_permitted).collect();
         copies.sort_by_key(|copy| (self.is_open(&copy.location.backend), !copy.is_present));
         copies
     }

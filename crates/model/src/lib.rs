@@ -37,5 +37,6 @@ pub mod recovery;
 pub mod shared;
 pub mod size;
 pub mod ttl;
+pub mod usage;
 pub mod verify;
 pub mod write_outcome;

@@ -10,6 +10,7 @@ mod os;
 mod reload;
 mod rollback;
 mod services;
+mod usage;
 mod workers;
 
 use std::io;
@@ -24,15 +25,15 @@ use s3o_model::shared::Shared;
 use s3o_server::admin::{self, AdminToken, LogLevel, Stats};
 use s3o_server::listener;
 use s3o_server::s3::{Keys, SharedKeys};
-use s3o_workers::{IdentityWorker, ProbeIntervals, Prober, Runner};
+use s3o_workers::{IdentityWorker, ProbeIntervals, Prober, Runner, UsageLedger};
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::cli::{CommandFailure, Serve};
 use crate::config::{Config, default_file};
-use crate::credentials::{CredentialStore, Generated, complete_credentials};
-use crate::{fleet, logging};
+use crate::credentials::{CredentialStore, Generated};
+use crate::{credentials, fleet, logging};
 use context::AppContext;
 use os::{Listeners, Signals, Sockets};
 use rollback::StartRollback;
@@ -91,6 +92,7 @@ struct App {
     catalog: Arc<Catalog>,
     fleet: Arc<Fleet>,
     identity: Arc<IdentityWorker>,
+    usage: Arc<UsageLedger>,
     cache: Option<Arc<Cache>>,
     engine: Engine,
     runner: Arc<Runner>,
@@ -113,28 +115,27 @@ impl App {
         let mut context = AppContext::new(&config)?;
         let catalog = rollback.hold(open::catalog(&config.database, &context).await?);
         context.clock_guard = open::clock_guard(&config.database, &catalog, &context).await;
-        let credential_store = CredentialStore::new(&config.database, &catalog, &arguments.data);
-        let generated = complete_credentials(&mut config, &credential_store, &context.entropy).await?;
-        let fleet = open::fleet(&config, &catalog, &context).await?;
+        let (store, generated) = credentials::open(&mut config, &catalog, &arguments.data, &context.entropy).await?;
+        let (fleet, usage) = open::fleet(&config, &catalog, &context).await?;
         let identity = open::identity(&config, &catalog, &fleet, &context).await?;
         let cache = open::cache(&config, &catalog, &context).await?;
         let engine = open::engine(&config, &catalog, &fleet, cache.clone(), &context);
         open::create_buckets(&config, &catalog).await?;
-        let runner = open::runner(&WorkerParts {
-            config: &config,
-            catalog: &catalog,
-            fleet: &fleet,
-            identity: &identity,
-            engine: &engine,
-            context: &context,
-        })?;
         Ok(Self {
-            runner,
+            runner: open::runner(&WorkerParts {
+                config: &config,
+                catalog: &catalog,
+                fleet: &fleet,
+                identity: &identity,
+                engine: &engine,
+                context: &context,
+                usage: &usage,
+            })?,
             stats: open::stats(&config, &catalog, &context),
             probe_intervals: Shared::new(fleet::probe_intervals(&config)),
             keys: SharedKeys::new(config.access_keys.iter().cloned().collect::<Keys>()),
             token: AdminToken::new(config.admin.token.as_deref().unwrap_or_default()),
-            credential_store,
+            credential_store: store,
             generated,
             log_level: Arc::new(log_level),
             arguments,
@@ -143,6 +144,7 @@ impl App {
             catalog,
             fleet,
             identity,
+            usage,
             cache,
             engine,
             rollback,
@@ -166,7 +168,7 @@ impl App {
         let admin = listener::serve(admin, admin_service, os::ADMIN_LIMITS, wait(stopped.clone()), DRAIN_MAX);
         let workers = Arc::clone(&self.runner).serve(stopped);
         let tasks = [tokio::spawn(s3), tokio::spawn(admin), tokio::spawn(workers)];
-        let (engine, audit) = (self.engine.clone(), Arc::clone(&self.context.audit));
+        let (engine, audit, usage) = (self.engine.clone(), Arc::clone(&self.context.audit), Arc::clone(&self.usage));
         let (sighup, stop) = signals.split();
         let mut background = tokio::spawn(self.background(sighup));
         let outcome = tokio::select! {
@@ -181,6 +183,9 @@ impl App {
         stopping.send_replace(true);
         drain(tasks, &engine).await?;
         background.abort();
+        if let Err(error) = usage.end().await {
+            tracing::warn!(%error, "cannot record last usage totals");
+        }
         audit.close();
         tracing::info!("shutdown complete");
         outcome
@@ -189,7 +194,7 @@ impl App {
     /// Work that is neither a request nor a worker, for as long as the process lives.
     async fn background(mut self, sighup: Signal) {
         let (engine, identity, cache) = (self.engine.clone(), Arc::clone(&self.identity), self.cache.clone());
-        let clock_guard = self.context.clock_guard.clone();
+        let (clock_guard, usage) = (self.context.clock_guard.clone(), Arc::clone(&self.usage));
         let prober = Arc::new(Prober {
             fleet: Arc::clone(&self.fleet),
             identity: Arc::clone(&self.identity),
@@ -217,6 +222,7 @@ impl App {
             prober.serve(),
             maintain_cache,
             watch_clock,
+            usage.keep(),
             self.reload_on(sighup)
         );
     }

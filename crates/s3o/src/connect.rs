@@ -13,7 +13,7 @@ use s3o_model::clock::SystemClock;
 use s3o_model::entropy::SystemEntropy;
 
 use crate::cli::CommandFailure;
-use crate::config::{BackendConfig, BackendKind, Config, Database, SharedCache};
+use crate::config::{BackendConfig, BackendKind, Config, Database, RedisUrl};
 
 /// Printed for a bucket that the first start will create.
 const BUCKET_MISSING: &str = "answers; the bucket does not exist, the first start creates it";
@@ -29,7 +29,7 @@ pub fn all(config: &Config) -> Result<(), CommandFailure> {
 
 async fn check_all(config: &Config) -> Result<(), CommandFailure> {
     let mut answers = vec![("database".to_owned(), with_timeout(database(&config.database)).await)];
-    if let SharedCache::Redis { url } = &config.cache.shared {
+    if let Some(RedisUrl(url)) = &config.cache.redis {
         let ping = async { s3o_cache::ping(url).await.map(|()| "answers".to_owned()) };
         answers.push(("redis".to_owned(), with_timeout(ping).await));
     }

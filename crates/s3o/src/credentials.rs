@@ -31,6 +31,18 @@ pub struct Generated {
     pub stored_in: String,
 }
 
+/// The store of generated credentials; completes the configuration from it, see [`complete_credentials`].
+pub async fn open(
+    config: &mut Config,
+    catalog: &Arc<Catalog>,
+    data: &Path,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<(CredentialStore, Option<Generated>), CommandFailure> {
+    let store = CredentialStore::new(&config.database, catalog, data);
+    let generated = complete_credentials(config, &store, entropy).await?;
+    Ok((store, generated))
+}
+
 /// Fills in the key pair and the token that the configuration leaves out; None if it leaves out neither.
 pub async fn complete_credentials(
     config: &mut Config,

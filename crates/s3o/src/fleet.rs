@@ -7,8 +7,9 @@ use std::time::Duration;
 use s3o_backend::SharedBackend;
 use s3o_backend::fleet::{BreakerContext, Fleet};
 use s3o_backend::fs::{Fs, FsOptions};
-use s3o_backend::layers::{IdleTimeout, Meter, Metered, Retry, RetryOptions};
+use s3o_backend::layers::{CountedCalls, IdleTimeout, Meter, Metered, Retry, RetryOptions};
 use s3o_backend::s3::{S3, S3Options};
+use s3o_backend::usage::{BackendUsage, UsageContext};
 use s3o_catalog::Catalog;
 use s3o_model::circuit::CircuitSettings;
 use s3o_model::clock::Clock;
@@ -16,6 +17,7 @@ use s3o_model::clock_hold::StoreTime;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 use s3o_model::shared::Shared;
+use s3o_model::usage::UsagePolicy;
 use s3o_workers::ProbeIntervals;
 
 use crate::cli::CommandFailure;
@@ -45,17 +47,20 @@ pub struct FleetContext {
     pub store_time: Arc<StoreTime>,
     /// Settings of the circuit breakers; a reload replaces them.
     pub circuit: Shared<CircuitSettings>,
+    /// Counts usage by the catalog's clock.
+    pub usage: UsageContext,
 }
 
 /// Opens the backends and stores their quotas in the catalog.
-pub async fn open(
-    backends: &[BackendConfig],
-    catalog: &Catalog,
-    context: &FleetContext,
-) -> Result<Fleet, CommandFailure> {
+pub async fn open(config: &Config, catalog: &Catalog, context: &FleetContext) -> Result<Fleet, CommandFailure> {
+    let backends = &config.backends;
+    let usage = |backend: &BackendConfig| {
+        Arc::new(BackendUsage::new(backend.name.clone(), usage_policy(config, backend), context.usage.clone()))
+    };
+    let usages: Vec<Arc<BackendUsage>> = backends.iter().map(usage).collect();
     let mut opened = Vec::with_capacity(backends.len());
-    for config in backends {
-        opened.push(open_one(config, catalog, context).await?);
+    for (config, usage) in backends.iter().zip(&usages) {
+        opened.push(open_one(config, catalog, context, usage).await?);
         // A damaged catalog is served as it is.
         if !catalog.condition().is_damaged() {
             let stored = catalog.set_limit(&config.name, config.quota_bytes).await;
@@ -68,28 +73,38 @@ pub async fn open(
         entropy: Arc::clone(&context.entropy),
     };
     let fleet = Fleet::with_breakers(opened, &breakers).map_err(|error| CommandFailure::of("backends", error))?;
-    set_size_limits(&fleet, backends);
+    let fleet = fleet.with_usage(usages);
+    set_limits(&fleet, config);
     Ok(fleet)
 }
 
-/// Sets the size of the largest object of each backend.
-pub fn set_size_limits(fleet: &Fleet, backends: &[BackendConfig]) {
-    for config in backends {
-        fleet.set_object_bytes_max(&config.name, config.object_bytes_max);
+/// Sets the size of the largest object and the usage limits of each backend.
+pub fn set_limits(fleet: &Fleet, config: &Config) {
+    for backend in &config.backends {
+        fleet.set_object_bytes_max(&backend.name, backend.object_bytes_max);
+        if let Some(usage) = fleet.usage(&backend.name) {
+            usage.set_policy(usage_policy(config, backend));
+        }
     }
+}
+
+fn usage_policy(config: &Config, backend: &BackendConfig) -> UsagePolicy {
+    UsagePolicy { limits: backend.usage_limits, threshold: config.usage_flush.adaptive_threshold }
 }
 
 async fn open_one(
     config: &BackendConfig,
     catalog: &Catalog,
     context: &FleetContext,
+    usage: &Arc<BackendUsage>,
 ) -> Result<SharedBackend, CommandFailure> {
     let known = catalog.known_backend(&config.name).await.map_err(|error| CommandFailure::of("catalog", error))?;
     let name = config.name.clone();
     let bare: SharedBackend = match &config.kind {
         // A missing root of a known backend is an unmounted disk: creating it would hide that.
         BackendKind::Fs { root } => {
-            Arc::new(Fs::open(name, root.clone(), FsOptions { create: known.mark.is_none(), ..FsOptions::default() }))
+            let options = FsOptions { create: known.mark.is_none(), ..FsOptions::default() };
+            Arc::new(CountedCalls::new(Arc::new(Fs::open(name, root.clone(), options)), Arc::clone(usage)))
         }
         BackendKind::S3(options) => {
             // A missing bucket of a known backend was deleted: an empty one would hide that.
@@ -98,7 +113,7 @@ async fn open_one(
             let connected = S3::connect(name, &options, Arc::clone(&context.clock), Arc::clone(&context.entropy));
             let connected =
                 connected.map_err(|error| CommandFailure::of(&format!("backend {}", config.name), error))?;
-            Arc::new(connected.with_store_time(Arc::clone(&context.store_time)))
+            Arc::new(connected.with_store_time(Arc::clone(&context.store_time)).with_usage(Arc::clone(usage)))
         }
     };
     let metered = Arc::new(Metered::new(bare, Arc::clone(&context.meter)));

@@ -30,6 +30,7 @@ mod stale_claims;
 mod stale_multipart;
 #[cfg(test)]
 mod testing;
+mod usage;
 mod verify;
 mod watchdog;
 mod write_off;
@@ -61,6 +62,7 @@ pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use s3o_catalog::{FindingSelection, WriteOffTotal};
 pub use schedule::{Kind, Schedule, Scheduled};
 pub use stale_multipart::StaleMultipartWorker;
+pub use usage::{BackendUsageView, UsageFlushSettings, UsageFlushWorker, UsageLedger, UsageLedgerParts};
 pub use verify::{
     BackendHeld, Checked, LostContents, Unchecked, Verifier, VerifierParts, VerifyProgress, VerifyReport, VerifyScope,
 };

@@ -22,10 +22,12 @@ use s3o_workers::{
     BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopyPace, CopySettings, DeadLetterService, DrainProgress,
     DrainWorker, DriftGauge, ExpiryWorker, IdentityParts, IdentitySettings, IdentityWorker, LifecycleWorker,
     OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, ReaperSettings, RebalanceSettings, RebalancerWorker,
-    ReplicatorWorker, SharedRules, Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
+    ReplicatorWorker, SharedRules, UsageFlushWorker, UsageLedger, Verifier, VerifierParts, WatchdogSettings,
+    WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
+use super::usage::{counted_fleet, usage_context, usage_ledger};
 use super::{CLAIM_GRACE, LEASE, LONGEST};
 use crate::environment::{Environment, ProcessSettings};
 
@@ -40,6 +42,7 @@ pub(super) struct ProcessParts {
     entropy: Arc<dyn Entropy>,
     pub(super) catalog: Arc<Catalog>,
     pub(super) fleet: Arc<Fleet>,
+    pub(super) usage: Arc<UsageLedger>,
     pub(super) ids: IdSource,
     pub(super) identity: Arc<IdentityWorker>,
     instance: InstanceId,
@@ -67,17 +70,20 @@ impl ProcessParts {
         let clock: Arc<dyn Clock> = environment.clock.clone();
         let entropy = environment.entropy.clone();
         let ids = IdSource::new(clock.clone(), entropy.clone());
-        let fleet = Arc::new(Fleet::new(backends).expect("backend names differ"));
+        let counting = usage_context(&clock);
+        let fleet = Arc::new(counted_fleet(backends, &counting));
         let identity = identity(environment, &catalog, &fleet, &ids).await?;
         // The row of the cluster exists now; it has the factor of new buckets.
         catalog.set_factors(environment.settings.copies, &[]).await?;
         let instance = InstanceId::new(ids.fresh());
+        let usage = Arc::new(usage_ledger(&catalog, &fleet, instance, counting));
         let cache = environment.cache.map(|settings| CacheParts { settings, shared: None, clock: clock.clone() });
         Ok(Self {
             clock,
             entropy,
             catalog,
             fleet,
+            usage,
             ids,
             identity,
             instance,
@@ -95,6 +101,7 @@ impl ProcessParts {
     /// Every worker of the program that the suites run; a new worker is added here.
     pub(super) fn workers(&self) -> Vec<Arc<dyn Worker>> {
         vec![
+            Arc::new(UsageFlushWorker { ledger: self.usage.clone() }),
             Arc::new(self.pending_reaper()),
             Arc::new(self.expiry(1000)),
             Arc::new(self.cleanup()),

@@ -8,6 +8,7 @@ use s3o_engine::Error;
 use s3o_model::ids::InstanceId;
 use s3o_model::placement::Strategy;
 use s3o_model::rebalance::RebalanceRules;
+use s3o_model::usage::{UsageLimits, UsagePolicy, UsageTotals};
 
 use super::expiry::tick;
 use super::{LARGE, Scenario, Work, delete, holds, nothing, put_new, put_old};
@@ -114,6 +115,18 @@ fn write_off_the_first(harness: &Harness) -> Work<'_> {
 /// Returns the bodies that the keys may have.
 type ExpectedFn = fn() -> Expected;
 
+/// A process obtains ceilings before it uses a limited backend.
+fn put_within_usage_limits(harness: &Harness) -> Work<'_> {
+    Box::pin(async {
+        let limits = UsageLimits::new(UsageTotals { requests: 1_000_000, ..UsageTotals::default() });
+        for usage in harness.process.fleet.usages() {
+            usage.set_policy(UsagePolicy { limits, ..UsagePolicy::default() });
+        }
+        harness.process.usage.start().await.map_err(|error| Error::Away(error.to_string()))?;
+        put_new(harness).await
+    })
+}
+
 /// A scenario with two copies of each object.
 const fn of_two(
     name: &'static str,
@@ -150,7 +163,7 @@ fn new_body() -> Expected {
     holds("a", Some(b"the new body"))
 }
 
-pub(super) const ALL: [Scenario; 9] = [
+pub(super) const ALL: [Scenario; 10] = [
     of_two("put of two copies", [nothing, put_new], ObjectChange::Written),
     Scenario {
         put_bytes_max: 5,
@@ -163,4 +176,5 @@ pub(super) const ALL: [Scenario; 9] = [
     of_two("become unhealthy and recover", [put_old, become_unhealthy_and_recover], ObjectChange::Unchanged),
     of_two("write-off", [put_old, write_off_the_first], ObjectChange::Unchanged),
     of_two("rebalance", [put_behind_the_first, rebalance_to_the_front], ObjectChange::Unchanged),
+    of_two("put within usage limits", [put_old, put_within_usage_limits], ObjectChange::Replaced),
 ];

@@ -3,6 +3,7 @@
 //! A layer forwards every method explicitly and does not change its contract. No layer repeats a write.
 
 pub mod breaker;
+pub mod counted;
 #[cfg(any(test, feature = "testing"))]
 pub mod flaky;
 pub mod idle_timeout;
@@ -10,6 +11,7 @@ pub mod metered;
 pub mod retry;
 
 pub use breaker::Breaker;
+pub use counted::CountedCalls;
 #[cfg(any(test, feature = "testing"))]
 pub use flaky::{Fault, FaultPlan, Flaky};
 pub use idle_timeout::IdleTimeout;

@@ -15,6 +15,7 @@ use s3o_model::clock_hold::StoreTime;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
 
+use crate::usage::BackendUsage;
 use crate::{
     Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
     UploadedPart, UploadsPage, Written,
@@ -22,6 +23,7 @@ use crate::{
 
 mod answer;
 mod attributes;
+mod bodies;
 mod delete;
 mod list;
 mod objects;
@@ -82,6 +84,13 @@ impl S3 {
     #[must_use]
     pub fn with_store_time(mut self, store_time: Arc<StoreTime>) -> Self {
         self.transport.record_dates(store_time);
+        self
+    }
+
+    /// Counts every request and the bytes of its bodies in `usage`.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Arc<BackendUsage>) -> Self {
+        self.transport.count_in(usage);
         self
     }
 

@@ -8,14 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, DATE, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, Scheme};
 use http::{Method, StatusCode, Uri};
-use http_body::Frame;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, Limited, StreamBody};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -26,18 +22,18 @@ use s3o_model::clock_hold::StoreTime;
 
 use super::answer::ErrorResponse;
 use super::attributes::parse_date;
+use super::bodies::{BodyFault, OutgoingBody, StoreResponseBody};
 use super::options::S3Options;
 use super::sign::{SignedParts, Signer, UNSIGNED_PAYLOAD, canonical_query, escape_path, payload_hash};
 use super::xml::XmlElement;
-use crate::{BodyError, ByteStream, Error, body};
+use crate::usage::BackendUsage;
+use crate::{ByteStream, Error};
 
 /// Larger than a listing page of a thousand keys of maximum length.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Below the idle timeouts of services and load balancers, so that this side closes idle connections.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
-
-type OutgoingBody = UnsyncBoxBody<Bytes, BodyError>;
 
 pub(super) enum Payload {
     /// Bytes known in advance, covered by the signature.
@@ -109,6 +105,7 @@ pub(super) struct Transport {
     signer: Signer,
     clock: Arc<dyn Clock>,
     store_time: Option<Arc<StoreTime>>,
+    usage: Option<Arc<BackendUsage>>,
     scheme: Scheme,
     authority: Authority,
     /// Part of every path before the key.
@@ -141,12 +138,17 @@ impl Transport {
             secret_access_key: options.secret_access_key.clone(),
             region: options.region.clone(),
         };
-        Ok(Self { pool: pool(&scheme)?, signer, clock, store_time: None, scheme, authority, base })
+        Ok(Self { pool: pool(&scheme)?, signer, clock, store_time: None, usage: None, scheme, authority, base })
     }
 
     /// Records the `Date` of every response in `store_time` from now on.
     pub(super) fn record_dates(&mut self, store_time: Arc<StoreTime>) {
         self.store_time = Some(store_time);
+    }
+
+    /// Counts every request and the bytes of its bodies in `usage` from now on.
+    pub(super) fn count_in(&mut self, usage: Arc<BackendUsage>) {
+        self.usage = Some(usage);
     }
 
     fn record_date(&self, headers: &HeaderMap) {
@@ -177,20 +179,28 @@ impl Transport {
     }
 
     /// Sends a request and returns the response before its body is read.
-    pub(super) async fn send(&self, request: S3Request<'_>) -> Result<http::Response<Incoming>, Error> {
+    pub(super) async fn send(&self, request: S3Request<'_>) -> Result<http::Response<StoreResponseBody>, Error> {
         let fault = Arc::new(Mutex::new(None));
         let request = self.signed(request, &fault)?;
+        // Before the call: a request that is cancelled may have arrived.
+        let counters = self.usage.as_ref().map(|usage| usage.count_request());
+        let request = request.map(|body| body.counted(counters.clone()));
         let sent = match &self.pool {
             Pool::Plain(client) => client.request(request).await,
             Pool::Secure(client) => client.request(request).await,
         };
-        if let Ok(response) = &sent {
-            self.record_date(response.headers());
+        match sent {
+            Ok(response) => {
+                self.record_date(response.headers());
+                Ok(response.map(|body| StoreResponseBody::received(body, counters)))
+            }
+            Err(error) => {
+                if let Some(counters) = counters.filter(|_| error.is_connect()) {
+                    counters.uncount_request();
+                }
+                Err(fault.lock().take().map_or_else(|| Error::Away(with_causes(&error)), Error::Body))
+            }
         }
-        sent.map_err(|error| match fault.lock().take() {
-            Some(fault) => Error::Body(fault),
-            None => Error::Away(with_causes(&error)),
-        })
     }
 
     fn signed(&self, request: S3Request<'_>, fault: &BodyFault) -> Result<http::Request<OutgoingBody>, Error> {
@@ -212,31 +222,14 @@ impl Transport {
         let target = if query.is_empty() { path } else { format!("{path}?{query}") };
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(target);
         let uri = uri.build().map_err(|error| Error::Refused(format!("the key cannot be part of a URL: {error}")))?;
-        let mut built = http::Request::new(outgoing_body(payload, fault));
+        let mut built = http::Request::new(match payload {
+            Payload::Known(bytes) => OutgoingBody::known(bytes),
+            Payload::Stream { size_bytes, body } => OutgoingBody::stream(size_bytes, body, fault),
+        });
         *built.method_mut() = method;
         *built.uri_mut() = uri;
         *built.headers_mut() = headers;
         Ok(built)
-    }
-}
-
-/// The error of the request body, if it failed.
-type BodyFault = Arc<Mutex<Option<BodyError>>>;
-
-fn outgoing_body(payload: Payload, fault: &BodyFault) -> OutgoingBody {
-    match payload {
-        Payload::Known(bytes) => Full::new(bytes).map_err(|never| match never {}).boxed_unsync(),
-        Payload::Stream { size_bytes, body } => {
-            let fault = Arc::clone(fault);
-            let frames = body::exactly(body, size_bytes).map(move |chunk| match chunk {
-                Ok(chunk) => Ok(Frame::data(chunk)),
-                Err(error) => {
-                    *fault.lock() = Some(error.clone());
-                    Err(error)
-                }
-            });
-            StreamBody::new(frames).boxed_unsync()
-        }
     }
 }
 
@@ -257,7 +250,7 @@ fn pool(scheme: &Scheme) -> Result<Pool, Error> {
 }
 
 /// Reads the body of a response; an error status is an error.
-pub(super) async fn read_whole(response: http::Response<Incoming>) -> Result<SuccessResponse, RequestError> {
+pub(super) async fn read_whole(response: http::Response<StoreResponseBody>) -> Result<SuccessResponse, RequestError> {
     let (head, body) = response.into_parts();
     let collected = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
     let body = match collected {

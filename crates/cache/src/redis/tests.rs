@@ -18,13 +18,19 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Aborts its task when it is dropped.
 pub(crate) struct TaskGuard(JoinHandle<()>);
 
+impl TaskGuard {
+    pub(crate) fn new(task: JoinHandle<()>) -> Self {
+        Self(task)
+    }
+}
+
 impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-fn url() -> String {
+pub(crate) fn url() -> String {
     std::env::var("S3O_TEST_REDIS_URL").expect("S3O_TEST_REDIS_URL names a Redis: scripts/redis.sh starts one")
 }
 

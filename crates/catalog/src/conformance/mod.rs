@@ -5,6 +5,7 @@
 //! invariants of [`quota_usage`] afterwards.
 
 pub mod audits;
+pub mod backend_usage;
 pub mod backend_views;
 pub mod buckets;
 pub mod cleanups;
@@ -57,6 +58,10 @@ macro_rules! conformance {
                 absent_ok_after_is_cut_to_its_setting, deletion_started_in_the_future_is_reset,
                 future_start_times_are_set_to_now;
             quota_usage: every_broken_invariant_is_found, key_named_by_two_rows_is_found;
+            backend_usage: totals_are_merged_by_the_larger_number, empty_month_returns_the_clock,
+                ceilings_are_stored_for_the_newest_reading_only, lease_on_ceilings_ends,
+                ended_process_returns_its_share, old_months_are_folded_and_deleted,
+                concurrent_allotments_stay_within_the_limit;
             buckets: bucket_is_created_once, buckets_are_listed_by_name, bucket_ids_are_never_reused,
                 bucket_tags_are_replaced_as_a_whole, empty_bucket_is_deleted_once,
                 bucket_with_an_object_is_not_deleted, only_open_uploads_prevent_bucket_deletion,
@@ -229,7 +234,8 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 33] = [
+    const TOPICS: [(&str, &str); 34] = [
+        ("backend_usage", include_str!("backend_usage.rs")),
         ("replicas", include_str!("replicas.rs")),
         ("copy_numbers", include_str!("copy_numbers.rs")),
         ("future_timestamps", include_str!("future_timestamps.rs")),

@@ -16,6 +16,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0012_clock_notes.sql"),
     include_str!("sqlite/0013_copies.sql"),
     include_str!("sqlite/0014_backend_views.sql"),
+    include_str!("sqlite/0015_usage.sql"),
 ];
 
 /// Steps of PostgreSQL, in order; the position (from 1) is the schema version.
@@ -34,4 +35,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0012_clock_notes.sql"),
     include_str!("postgres/0013_copies.sql"),
     include_str!("postgres/0014_backend_views.sql"),
+    include_str!("postgres/0015_usage.sql"),
 ];

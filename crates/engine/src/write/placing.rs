@@ -5,6 +5,7 @@ use s3o_model::entropy::{Entropy as _, SeededEntropy};
 use s3o_model::names::BackendName;
 use s3o_model::physical_key::NameStyle;
 use s3o_model::placement::{BackendView, Strategy, candidates};
+use s3o_model::usage::{ReachedLimit, UsagePurpose};
 
 use crate::{BackendTrouble, Engine, Error};
 
@@ -54,9 +55,19 @@ impl Engine {
     /// The answer if no backend can take the write: full only if no other backend is closed for another reason.
     pub(super) fn refusal(&self, views: &[BackendView], size_bytes: u64, tried: &TriedBackends) -> Error {
         let may_come = |view: &&BackendView| view.allows(size_bytes) && !tried.backends.contains(&view.name);
-        let mut untried = views.iter().filter(may_come);
-        let closed = untried.find(|view| !view.writable || view.circuit_open);
+        let untried: Vec<&BackendView> = views.iter().filter(may_come).collect();
+        let is_closed = |view: &BackendView| !view.writable || view.circuit_open;
+        let mut limited = untried.iter().filter(|view| !is_closed(view) && view.lacks_usage(size_bytes));
+        if let Some(limit) = limited.find_map(|view| self.reached_limit(view, size_bytes)) {
+            return Error::LimitReached(limit);
+        }
+        let closed = untried.iter().find(|view| is_closed(view));
         closed.map_or(Error::NoSpace, |view| self.closed(view))
+    }
+
+    fn reached_limit(&self, view: &BackendView, size_bytes: u64) -> Option<ReachedLimit> {
+        let reached = self.fleet.reached_limit(&view.name, UsagePurpose::Write);
+        reached.or_else(|| self.fleet.usage(&view.name).map(|usage| usage.refuse_ingress(size_bytes)))
     }
 
     fn closed(&self, view: &BackendView) -> Error {

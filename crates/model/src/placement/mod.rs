@@ -34,6 +34,10 @@ pub struct BackendView {
     pub filled_bytes: u64,
     /// Quota in bytes; `None` means no limit.
     pub limit_bytes: Option<u64>,
+    /// True if a usage limit of this month is reached.
+    pub usage_reached: bool,
+    /// Bytes that may still be sent there this month; `None` means no limit.
+    pub ingress_left_bytes: Option<u64>,
 }
 
 impl BackendView {
@@ -45,6 +49,7 @@ impl BackendView {
             && !self.circuit_open
             && self.full_from_bytes.is_none_or(|full_from| size_bytes < full_from)
             && self.allows(size_bytes)
+            && !self.lacks_usage(size_bytes)
             && self.limit_bytes.is_none_or(|limit| size_bytes <= limit.saturating_sub(self.filled_bytes))
     }
 
@@ -52,6 +57,12 @@ impl BackendView {
     #[must_use]
     pub fn allows(&self, size_bytes: u64) -> bool {
         self.object_bytes_max.is_none_or(|max| size_bytes <= max)
+    }
+
+    /// True if usage limits forbid a write of this size.
+    #[must_use]
+    pub fn lacks_usage(&self, size_bytes: u64) -> bool {
+        self.usage_reached || self.ingress_left_bytes.is_some_and(|left| size_bytes > left)
     }
 
     /// Sets the counters.
@@ -94,6 +105,8 @@ pub(crate) mod tests {
             object_bytes_max: None,
             filled_bytes: 0,
             limit_bytes: None,
+            usage_reached: false,
+            ingress_left_bytes: None,
         }
     }
 
@@ -109,12 +122,14 @@ pub(crate) mod tests {
             BackendView { circuit_open: true, ..view("open") },
             BackendView { object_bytes_max: Some(9), ..view("small") },
             BackendView { full_from_bytes: Some(10), ..view("refused") },
+            BackendView { usage_reached: true, ..view("used") },
+            BackendView { ingress_left_bytes: Some(9), ..view("short") },
             BackendView { filled_bytes: 4, limit_bytes: Some(14), ..view("first") },
             view("second"),
         ];
         assert_eq!(names(&fleet, 10), ["first", "second"]);
-        assert_eq!(names(&fleet, 9), ["full", "small", "refused", "first", "second"]);
-        assert!(names(&fleet[..5], 10).is_empty());
+        assert_eq!(names(&fleet, 9), ["full", "small", "refused", "short", "first", "second"]);
+        assert!(names(&fleet[..7], 10).is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
+use s3o_backend::usage::{CatalogTime, UsageContext};
 use s3o_catalog::Longest;
 use s3o_engine::IntentMetrics;
 use s3o_model::circuit::CircuitSettings;
@@ -16,12 +17,17 @@ use s3o_model::shared::Shared;
 use s3o_server::audit::Audit;
 use s3o_workers::{
     BatchConcurrency, Budget, ClockGuard, DrainProgress, DriftGauge, ExpiryClaims, RebalanceSettings, SharedRules,
+    UsageFlushSettings,
 };
 use tokio::sync::Notify;
 
-use super::workers;
+use super::{usage, workers};
 use crate::cli::CommandFailure;
 use crate::config::Config;
+
+/// Background work that a usage limit stopped resumes within this time after the start of a month, each process after
+/// a delay of its own.
+const RESUME_DELAY_MAX: Duration = Duration::from_mins(10);
 
 /// One per process; opened before every other part.
 pub(super) struct AppContext {
@@ -53,6 +59,12 @@ pub(super) struct AppContext {
     pub unhealthy_after: Shared<Duration>,
     /// Settings of the rebalancer; a reload replaces them.
     pub rebalance: Shared<RebalanceSettings>,
+    /// Settings of the usage flush; a reload replaces them.
+    pub usage_settings: Shared<UsageFlushSettings>,
+    /// Counts usage by the catalog's clock.
+    pub usage: UsageContext,
+    /// Wakes `usage_flush` while a backend is near a limit.
+    pub usage_wakeup: Arc<Notify>,
     /// The date that an S3 backend last sent.
     pub store_time: Arc<StoreTime>,
     /// Decides whether the wall clock is trusted; None where the database's clock is used.
@@ -69,6 +81,11 @@ impl AppContext {
         let audit = opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))?;
         let mut registry = Registry::default();
         audit.register(&mut registry);
+        let usage_context = UsageContext {
+            time: Arc::new(CatalogTime::new(Arc::clone(&clock))),
+            demand: Arc::default(),
+            resume_delay: RESUME_DELAY_MAX.mul_f64(entropy.next_unit()),
+        };
         let drift = DriftGauge::register(&mut registry, config.backends.iter().map(|backend| backend.name.clone()));
         Ok(Self {
             clock,
@@ -91,6 +108,9 @@ impl AppContext {
             circuit: Shared::new(config.circuit_breaker.circuit),
             unhealthy_after: Shared::new(config.replication.unhealthy_after),
             rebalance: Shared::new(workers::rebalance_settings(config)),
+            usage_settings: Shared::new(usage::settings(config)),
+            usage: usage_context,
+            usage_wakeup: Arc::default(),
             store_time: Arc::default(),
             clock_guard: None,
         })

@@ -14,12 +14,15 @@ use s3o_catalog::{
 };
 use s3o_engine::{Engine, EngineParts, Settings};
 use s3o_server::admin::{Stats, report_damage};
-use s3o_workers::{ClockGuard, ClockGuardParts, IdentityParts, IdentitySettings, IdentityWorker, Runner, RunnerParts};
+use s3o_workers::{
+    ClockGuard, ClockGuardParts, IdentityParts, IdentitySettings, IdentityWorker, Runner, RunnerParts, UsageLedger,
+};
 
 use super::DRAIN_MAX;
 use super::context::AppContext;
 use super::os::ThisKernel;
 use super::rollback::DatabaseFiles;
+use super::usage;
 use super::workers::{self, WorkerParts};
 use crate::backend_meter::BackendMeter;
 use crate::cli::CommandFailure;
@@ -102,19 +105,23 @@ async fn open_postgres(url: &str, connections: usize) -> Result<Arc<Catalog>, Co
     Ok(Arc::new(Catalog::new(Arc::new(driver))))
 }
 
+/// The backends, and the ledger of their usage.
 pub(super) async fn fleet(
     config: &Config,
-    catalog: &Catalog,
+    catalog: &Arc<Catalog>,
     context: &AppContext,
-) -> Result<Arc<Fleet>, CommandFailure> {
+) -> Result<(Arc<Fleet>, Arc<UsageLedger>), CommandFailure> {
     let fleet_context = FleetContext {
         clock: Arc::clone(&context.clock),
         entropy: Arc::clone(&context.entropy),
         meter: Arc::new(context.with_registry(BackendMeter::register)),
         store_time: Arc::clone(&context.store_time),
         circuit: context.circuit.clone(),
+        usage: context.usage.clone(),
     };
-    Ok(Arc::new(fleet::open(&config.backends, catalog, &fleet_context).await?))
+    let fleet = Arc::new(fleet::open(config, catalog, &fleet_context).await?);
+    let usage = usage::open(config, catalog, &fleet, context).await?;
+    Ok((fleet, usage))
 }
 
 pub(super) async fn identity(
@@ -177,7 +184,7 @@ pub(super) async fn cache(
 }
 
 /// The ID that all instances of this catalog share; the first start generates it.
-async fn cluster(catalog: &Catalog, context: &AppContext) -> Result<String, CommandFailure> {
+pub(super) async fn cluster(catalog: &Catalog, context: &AppContext) -> Result<String, CommandFailure> {
     let fresh = context.ids.fresh().as_simple().to_string();
     catalog.cluster_id(&fresh).await.map_err(|error| CommandFailure::of("catalog", error))
 }

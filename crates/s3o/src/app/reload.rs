@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::signal::unix::Signal;
 
 use super::workers::{self, WorkerParts};
-use super::{App, load_config, open};
+use super::{App, load_config, open, usage};
 use crate::blocking::blocking_with_timeout;
 use crate::cli::CommandFailure;
 use crate::config::{Config, keep_until_restart};
@@ -65,7 +65,8 @@ impl App {
         self.context.lifecycle_rules.replace(config.lifecycle.rules.iter().cloned().collect()).await;
         self.context.circuit.replace(config.circuit_breaker.circuit);
         self.context.unhealthy_after.replace(config.replication.unhealthy_after);
-        fleet::set_size_limits(&self.fleet, &config.backends);
+        fleet::set_limits(&self.fleet, &config);
+        self.context.usage_settings.replace(usage::settings(&config));
         self.probe_intervals.replace(fleet::probe_intervals(&config));
         for backend in self.fleet.backends() {
             self.fleet.suspect(backend.name());
@@ -80,6 +81,7 @@ impl App {
             identity: &self.identity,
             engine: &self.engine,
             context: &self.context,
+            usage: &self.usage,
         }));
         config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         self.config = config;

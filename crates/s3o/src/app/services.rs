@@ -56,6 +56,7 @@ impl App {
             stats: Arc::clone(stats),
             fleet: Arc::clone(fleet),
             clock: Arc::clone(&context.clock),
+            usage: Arc::clone(&self.usage),
         };
         AdminState {
             token: self.token.clone(),
@@ -65,6 +66,7 @@ impl App {
             catalog: Arc::clone(catalog),
             restore_hint: open::restore_hint(&self.config.database),
             fleet: Arc::clone(fleet),
+            usage: Arc::clone(&self.usage),
             cache: self.cache.clone(),
             identity: Arc::clone(&self.identity),
             runner: Arc::clone(&self.runner),

@@ -11,8 +11,8 @@ use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
     CleanupSettings, CleanupWorker, CopyPace, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind,
     LifecycleWorker, OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings,
-    RebalanceSettings, RebalancerWorker, ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, WatchdogSettings,
-    WatchdogWorker, Worker,
+    RebalanceSettings, RebalancerWorker, ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, UsageFlushWorker,
+    UsageLedger, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -31,6 +31,7 @@ pub(super) struct WorkerParts<'a> {
     pub identity: &'a Arc<IdentityWorker>,
     pub engine: &'a Engine,
     pub context: &'a AppContext,
+    pub usage: &'a Arc<UsageLedger>,
 }
 
 /// All workers of this process.
@@ -48,6 +49,7 @@ pub(super) fn all(parts: &WorkerParts<'_>) -> Vec<Scheduled> {
         over_replication(parts),
         drain(parts),
         rebalancer(parts),
+        usage_flush(parts),
     ]
 }
 
@@ -232,6 +234,14 @@ fn rebalancer(parts: &WorkerParts<'_>) -> Scheduled {
     let mut scheduled = scheduled(worker, config.rebalance.interval, Kind::Locked);
     scheduled.schedule.enabled = config.rebalance.enabled;
     scheduled
+}
+
+/// With Redis, one instance records the totals of all.
+fn usage_flush(parts: &WorkerParts<'_>) -> Scheduled {
+    let WorkerParts { config, usage, context, .. } = *parts;
+    let worker = Arc::new(UsageFlushWorker { ledger: Arc::clone(usage) });
+    let kind = if config.cache.redis.is_some() { Kind::Locked } else { Kind::PerInstance };
+    on_schedule(worker, config.usage_flush.interval, kind, Some(Arc::clone(&context.usage_wakeup)))
 }
 
 /// Margin for times that another instance wrote with a longer setting.

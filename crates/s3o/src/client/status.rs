@@ -45,11 +45,8 @@ fn render(status: &Value) -> String {
             cell(&backend["draining"]),
         ]);
     }
-    let mut buckets = Table::new(&["BUCKET", "OBJECTS", "BYTES", "SAVED"]);
-    for bucket in rows(&status["buckets"]) {
-        let (held, saved) = (bytes(&bucket["bytes"]), bytes(&bucket["saved"]));
-        buckets.row(vec![cell(&bucket["name"]), cell(&bucket["objects"]), held, saved]);
-    }
+    let usage = usage(&status["backends"]);
+    let buckets = buckets(&status["buckets"]);
     let catalog = catalog(&status["catalog"]);
     let queues = &status["queues"];
     let waiting = format!(
@@ -65,7 +62,52 @@ fn render(status: &Value) -> String {
     let warnings: Vec<String> =
         rows(&status["warnings"]).map(|warning| format!("warning: {}\n", cell(warning))).collect();
     let warnings = warnings.concat();
-    format!("{catalog}{warnings}{}\n{}\n{waiting}{due}{cache}{clock}\n\n{workers}", backends.render(), buckets.render())
+    format!(
+        "{catalog}{warnings}{}\n{usage}{}\n{waiting}{due}{cache}{clock}\n\n{workers}",
+        backends.render(),
+        buckets.render()
+    )
+}
+
+fn buckets(buckets: &Value) -> Table {
+    let mut table = Table::new(&["BUCKET", "OBJECTS", "BYTES", "SAVED"]);
+    for bucket in rows(buckets) {
+        let (held, saved) = (bytes(&bucket["bytes"]), bytes(&bucket["saved"]));
+        table.row(vec![cell(&bucket["name"]), cell(&bucket["objects"]), held, saved]);
+    }
+    table
+}
+
+/// The usage of the backends this month against their limits; empty if no backend is counted.
+fn usage(backends: &Value) -> String {
+    let mut table = Table::new(&["USAGE", "MONTH", "API REQUESTS", "EGRESS", "INGRESS", "STOPPED"]);
+    let counted: Vec<&Value> = rows(backends).filter(|backend| !backend["usage"].is_null()).collect();
+    for backend in &counted {
+        let usage = &backend["usage"];
+        table.row(vec![
+            cell(&backend["name"]),
+            cell(&usage["month"]),
+            of_limit(&usage["api_requests"], cell),
+            of_limit(&usage["egress_bytes"], bytes),
+            of_limit(&usage["ingress_bytes"], bytes),
+            stopped(usage),
+        ]);
+    }
+    if counted.is_empty() { String::new() } else { format!("{}\n", table.render()) }
+}
+
+fn of_limit(number: &Value, shown: fn(&Value) -> String) -> String {
+    let used = shown(&number["used"]);
+    if number["limit"].is_null() { used } else { format!("{used} of {}", shown(&number["limit"])) }
+}
+
+/// What usage limits have stopped.
+fn stopped(usage: &Value) -> String {
+    let calls = [("reads", "reads_stopped_by"), ("writes", "writes_stopped_by")].into_iter();
+    let calls = calls.filter_map(|(calls, field)| Some(format!("{calls} by {}", usage[field].as_str()?)));
+    let background = (usage["background_stopped"] == true).then(|| "background work".to_owned());
+    let all: Vec<String> = calls.chain(background).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(", ") }
 }
 
 /// The health of a backend with its cause, and whether its copies count.
@@ -145,7 +187,11 @@ mod tests {
     fn status_shows_every_part_with_its_cause() {
         let text = render(&json!({
             "backends": [{"name": "disk", "used": 2048, "limit": null, "orphan": 0, "reserved": 0, "objects": null,
-                          "health": "frozen", "frozen": "wrong disk", "draining": false},
+                          "health": "frozen", "frozen": "wrong disk", "draining": false,
+                          "usage": {"month": "2026-11", "api_requests": {"used": 4000, "limit": 5000},
+                                    "egress_bytes": {"used": 3072, "limit": null},
+                                    "ingress_bytes": {"used": 1024, "limit": 1024}, "reads_stopped_by": null,
+                                    "writes_stopped_by": "ingress_byte_limit", "background_stopped": true}},
                          {"name": "b2", "health": "away", "since": "yesterday", "error": "no route"},
                          {"name": "c3", "health": "full", "full_from": 2048}],
             "buckets": [{"name": "photos", "objects": 3, "bytes": 10, "saved": 3072}],
@@ -159,6 +205,7 @@ mod tests {
         }));
         for part in [
             "2.0 KiB",
+            "disk   2026-11  4000 of 5000  3.0 KiB  1.0 KiB of 1.0 KiB  writes by ingress_byte_limit, background",
             "frozen: wrong disk",
             "away since yesterday: no route",
             "full: no space for 2.0 KiB",

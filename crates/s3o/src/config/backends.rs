@@ -9,7 +9,7 @@ use s3o_model::names::{BackendName, BucketName};
 
 use super::read::Section;
 use super::sections::{flag, not_empty};
-use super::{BackendConfig, BackendKind, units};
+use super::{BackendConfig, BackendKind, units, usage};
 
 /// `factor` is the one of buckets without `replication_factor`.
 pub(super) fn bucket(section: Section<'_>, factor: usize) -> Option<(BucketName, BucketSettings)> {
@@ -31,7 +31,7 @@ pub(super) fn backend(section: Section<'_>, data: &Path) -> Option<BackendConfig
     let name = section.required("name", |text| text.parse::<BackendName>().map_err(|error| error.to_string()));
     let quota_bytes = section.read("quota", units::size);
     let object_bytes_max = section.read("max_object_size", size_above_zero);
-    section.not_built(&["api_request_limit", "egress_byte_limit", "ingress_byte_limit"]);
+    let usage_limits = usage::limits(&section);
     let kind = section.required("kind", |text| match text {
         "fs" | "s3" => Ok(text.to_owned()),
         other => Err(format!("{other:?} is not one of fs, s3")),
@@ -46,7 +46,7 @@ pub(super) fn backend(section: Section<'_>, data: &Path) -> Option<BackendConfig
         None => return None,
     };
     section.finish();
-    Some(BackendConfig { name: name?, quota_bytes, object_bytes_max, kind: kind? })
+    Some(BackendConfig { name: name?, quota_bytes, object_bytes_max, usage_limits, kind: kind? })
 }
 
 fn size_above_zero(text: &str) -> Result<u64, String> {

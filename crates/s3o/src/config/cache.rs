@@ -25,6 +25,18 @@ pub struct CacheConfig {
     pub ttl: Duration,
     /// Cache that instances share.
     pub shared: SharedCache,
+    /// The Redis for usage totals, and for the shared cache if that is enabled.
+    pub redis: Option<RedisUrl>,
+}
+
+/// URL of a Redis with its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl(pub String);
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("redis")
+    }
 }
 
 /// Cache that instances share.
@@ -60,7 +72,7 @@ pub(super) fn cache(section: Section<'_>, redis: Section<'_>) -> CacheConfig {
         "redis" => Ok(true),
         other => Err(format!("{other:?} is not one of none, redis")),
     });
-    let shared = match (is_shared, url) {
+    let shared = match (is_shared, url.clone()) {
         (Some(true), Some(url)) => SharedCache::Redis { url },
         (Some(true), None) => {
             redis.fault("url", "is required by cache.shared: redis");
@@ -74,6 +86,7 @@ pub(super) fn cache(section: Section<'_>, redis: Section<'_>) -> CacheConfig {
         object_bytes_max: section.read("max_object_size", units::size).unwrap_or(MEBIBYTE),
         ttl: section.duration_within("ttl", Duration::from_mins(5), TTL_MIN.., "1ms or more"),
         shared,
+        redis: url.map(RedisUrl),
     };
     check(&section, &cache);
     section.finish();

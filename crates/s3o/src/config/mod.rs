@@ -13,6 +13,7 @@ mod restart;
 mod sections;
 mod server;
 pub mod units;
+mod usage;
 mod warnings;
 mod workers;
 mod yaml;
@@ -26,17 +27,18 @@ use std::time::Duration;
 use s3o_backend::s3::S3Options;
 use s3o_model::bucket::ConfiguredBuckets;
 use s3o_model::cleanup::Retries;
-use s3o_model::lifecycle::ConfiguredRule;
 use s3o_model::names::BackendName;
 use s3o_model::placement::Strategy;
 use s3o_model::recovery::Recovery;
+use s3o_model::usage::UsageLimits;
 use s3o_server::s3::AccessKey;
 
-pub use cache::{CacheConfig, SharedCache};
+pub use cache::{CacheConfig, RedisUrl, SharedCache};
 pub use faults::Faults;
 pub use rebalance::RebalanceConfig;
 pub use restart::keep_until_restart;
-pub use workers::CircuitBreakerConfig;
+pub use usage::UsageFlushConfig;
+pub use workers::{CircuitBreakerConfig, ExpiryConfig, LifecycleConfig};
 
 /// Default of `--data`. Paths that are not configured are below the data folder.
 pub const DATA: &str = "./s3o-data";
@@ -86,6 +88,8 @@ pub struct Config {
     pub expiry: ExpiryConfig,
     /// Sections of workers that have little more than an interval.
     pub upkeep: UpkeepConfig,
+    /// Section `usage_flush`.
+    pub usage_flush: UsageFlushConfig,
     /// Sections `cache` and `redis`.
     pub cache: CacheConfig,
     pub audit: PathBuf,
@@ -152,6 +156,8 @@ pub struct BackendConfig {
     pub quota_bytes: Option<u64>,
     /// Larger objects are stored on other backends; `None`: unlimited.
     pub object_bytes_max: Option<u64>,
+    /// Limits of requests and transferred bytes in each month.
+    pub usage_limits: UsageLimits,
     pub kind: BackendKind,
 }
 
@@ -218,25 +224,6 @@ pub struct CleanupQueue {
     pub reader_grace: Duration,
     /// An upload without activity for this long is aborted.
     pub multipart_stale_timeout: Duration,
-}
-
-#[derive(Debug, Clone)]
-pub struct LifecycleConfig {
-    /// Interval of the worker.
-    pub interval: Duration,
-    /// Configured rules; buckets may have more, set through the S3 API.
-    pub rules: Vec<ConfiguredRule>,
-}
-
-/// Settings of the deletion of expired objects.
-#[derive(Debug, Clone, Copy)]
-pub struct ExpiryConfig {
-    /// Interval of the worker.
-    pub interval: Duration,
-    /// Number of objects per claim.
-    pub batch_size: usize,
-    /// Age at which an unfinished deletion is started again.
-    pub stuck_after: Duration,
 }
 
 /// Settings of workers that have little more than an interval.

@@ -51,12 +51,14 @@ fn has_same_backends(running: &[BackendConfig], wanted: &[BackendConfig]) -> boo
         && running.iter().zip(wanted).all(|(now, then)| now.name == then.name && now.kind == then.kind)
 }
 
-/// The running backends with the new quotas and size limits.
+/// The running backends with the new quotas, size limits and usage limits.
 fn with_new_limits(running: &[BackendConfig], wanted: &[BackendConfig]) -> Vec<BackendConfig> {
     let with_limits = |now: &BackendConfig| {
         let then = wanted.iter().find(|then| then.name == now.name);
-        let Some(BackendConfig { quota_bytes, object_bytes_max, .. }) = then.cloned() else { return now.clone() };
-        BackendConfig { quota_bytes, object_bytes_max, ..now.clone() }
+        let Some(BackendConfig { quota_bytes, object_bytes_max, usage_limits, .. }) = then.cloned() else {
+            return now.clone();
+        };
+        BackendConfig { quota_bytes, object_bytes_max, usage_limits, ..now.clone() }
     };
     running.iter().map(with_limits).collect()
 }

@@ -11,7 +11,7 @@ use s3o_model::recovery::Recovery;
 
 use super::read::Section;
 use super::sections::flag;
-use super::{CleanupQueue, ExpiryConfig, IntentsConfig, LifecycleConfig, UpkeepConfig, units};
+use super::{CleanupQueue, IntentsConfig, UpkeepConfig, units};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -23,6 +23,26 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 const BATCH_MAX: usize = 1000;
 /// More failures in a row would never be reached.
 const FAILURES_MAX: usize = 1_000_000;
+
+/// Section `lifecycle`.
+#[derive(Debug, Clone)]
+pub struct LifecycleConfig {
+    /// Interval of the worker.
+    pub interval: Duration,
+    /// Configured rules; buckets may have more, set through the S3 API.
+    pub rules: Vec<ConfiguredRule>,
+}
+
+/// Settings of the deletion of expired objects.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpiryConfig {
+    /// Interval of the worker.
+    pub interval: Duration,
+    /// Number of objects per claim.
+    pub batch_size: usize,
+    /// Age at which an unfinished deletion is started again.
+    pub stuck_after: Duration,
+}
 
 pub(super) fn intents(write_path: Section<'_>) -> IntentsConfig {
     let section = write_path.section("pending_intents");

@@ -1,5 +1,7 @@
 //! Metrics that are read from the catalog and the fleet for each scrape.
 
+mod usage;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +17,10 @@ use s3o_catalog::Catalog;
 use s3o_model::circuit::CircuitState;
 use s3o_model::clock::Clock;
 use s3o_model::names::BackendName;
+use s3o_workers::UsageLedger;
 
 use super::stats::Stats;
+use usage::UsageGauges;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BackendLabel {
@@ -54,10 +58,13 @@ pub struct GaugeSources {
     pub fleet: Arc<Fleet>,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
+    /// Usage of the backends.
+    pub usage: Arc<UsageLedger>,
 }
 
 /// The gauges and what they are read from.
 pub struct Gauges {
+    usage: UsageGauges,
     sources: GaugeSources,
     up: Family<BackendLabel, Gauge>,
     frozen: Family<BackendLabel, Gauge>,
@@ -85,6 +92,7 @@ impl Gauges {
     /// Registers the gauges; they are zero until the first `refresh`.
     pub fn register(registry: &mut Registry, sources: GaugeSources) -> Self {
         let gauges = Self {
+            usage: UsageGauges::register(registry, Arc::clone(&sources.usage)),
             sources,
             up: Family::default(),
             frozen: Family::default(),
@@ -168,6 +176,7 @@ impl Gauges {
     /// Reads every gauge; those of the catalog keep their last value while it does not answer.
     pub(super) async fn refresh(&self) {
         self.read_fleet();
+        self.usage.read().await;
         let effort = self.sources.catalog.effort();
         self.units.inner().store(effort.units, Ordering::Relaxed);
         self.commits.inner().store(effort.commits, Ordering::Relaxed);

@@ -37,7 +37,8 @@ use s3o_model::entropy::Entropy;
 use s3o_model::ids::InstanceId;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    ClockGuard, DeadLetterService, IdentityWorker, RebalanceSettings, RetirementService, Runner, SharedRules, Verifier,
+    ClockGuard, DeadLetterService, IdentityWorker, RebalanceSettings, RetirementService, Runner, SharedRules,
+    UsageLedger, Verifier,
 };
 
 use crate::audit::Audit;
@@ -66,6 +67,8 @@ pub struct AdminState {
     pub restore_hint: &'static str,
     /// The configured backends.
     pub fleet: Arc<Fleet>,
+    /// Usage of the backends in this month.
+    pub usage: Arc<UsageLedger>,
     /// The object cache; None if it is disabled.
     pub cache: Option<Arc<Cache>>,
     /// Compares and accepts the backends' identities.

@@ -50,6 +50,11 @@ pub fn refuse(error: Error) -> Refusal {
             tracing::warn!(error = detail, "request failed, {trouble}");
             Refusal::because("ServiceUnavailable", trouble.to_string()).with_header(RETRY_AFTER, "1")
         }
+        Error::LimitReached(limit) => {
+            let setting = limit.kind.setting();
+            tracing::warn!(backend = %limit.backend, setting, "request failed, usage limit reached");
+            Refusal::because("SlowDown", limit.to_string()).with_header(RETRY_AFTER, "10")
+        }
         Error::Damaged(why) => internal("stored bytes are damaged", &why),
         Error::Internal(why) => internal("internal error", &why),
     }
@@ -96,6 +101,7 @@ mod tests {
     use s3o_model::etag::ETag;
     use s3o_model::expiry::ExpiryRefused;
     use s3o_model::multipart::PartsRefused;
+    use s3o_model::usage::{ReachedLimit, UsageKind};
 
     #[test]
     fn each_error_has_its_code_and_status() {
@@ -148,6 +154,15 @@ mod tests {
             assert_eq!((refusal.code.as_ref(), refusal.status.as_u16()), ("ServiceUnavailable", 503));
             assert_eq!((refusal.message.as_ref(), refusal.headers["retry-after"].as_bytes()), (message, &b"1"[..]));
         }
+    }
+
+    #[test]
+    fn reached_usage_limit_names_the_backend_and_the_limit() {
+        let backend = "b2".parse().expect("valid");
+        let refusal = refuse(Error::LimitReached(ReachedLimit { backend, kind: UsageKind::Egress, limit: 5000 }));
+        assert_eq!((refusal.code.as_ref(), refusal.status.as_u16()), ("SlowDown", 503));
+        assert_eq!(refusal.message, "backend b2 has reached its egress_byte_limit of 5000 for this month");
+        assert_eq!(refusal.headers["retry-after"], "10");
     }
 
     #[test]

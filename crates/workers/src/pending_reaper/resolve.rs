@@ -79,6 +79,9 @@ impl PendingReaperWorker {
         let unknown = |why: &str| Ok((Inspection::Unknown(why.to_owned()), None));
         let (Some((name, key)), Some(draft)) = (&copy.place, draft) else { return Ok((Inspection::Absent, None)) };
         let Some(backend) = self.fleet.get(name) else { return unknown("the backend is not configured") };
+        if !self.fleet.permits_background(name) {
+            return unknown("a usage limit of the backend is near");
+        }
         if !self.identity.permits(backend).await? {
             return unknown("the backend is frozen or was not reached");
         }

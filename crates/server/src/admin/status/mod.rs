@@ -1,6 +1,7 @@
 //! `GET /admin/api/status`: the state of the whole process.
 
 mod schema;
+mod usage;
 
 use std::sync::Arc;
 
@@ -20,11 +21,12 @@ use schema::{
     BackendHealth, BackendStatus, BucketStatus, CacheStatus, CatalogStatus, CircuitStatus, ClockStatus, QueueStatus,
     StatusAnswer,
 };
+use usage::UsageStatus;
 
 /// Answers with the status.
 pub async fn show(State(state): State<Arc<AdminState>>) -> Result<Json<StatusAnswer>, AdminError> {
     let quotas = in_fill_order(&state.fleet, state.catalog.quota_usage().await?);
-    let queues = queues(&state).await?;
+    let (queues, usages) = (queues(&state).await?, state.usage.refreshed().await?);
     let written_off = state.catalog.written_off().await?;
     let buckets = match state.catalog.buckets().await {
         // A damaged catalog lists no buckets; everything else is still shown.
@@ -37,7 +39,13 @@ pub async fn show(State(state): State<Arc<AdminState>>) -> Result<Json<StatusAns
         instance: state.instance.to_string(),
         version: env!("CARGO_PKG_VERSION"),
         catalog: CatalogStatus::new(&state.catalog, state.restore_hint),
-        backends: quotas.iter().map(|quota| backend(&state, quota, &written_off, counts)).collect(),
+        backends: quotas
+            .iter()
+            .map(|quota| BackendStatus {
+                usage: UsageStatus::of(&quota.backend, &usages, &state.fleet),
+                ..backend(&state, quota, &written_off, counts)
+            })
+            .collect(),
         buckets: buckets.iter().map(|found| BucketStatus::new(found.name.as_str(), counts)).collect(),
         queues,
         cache: state.cache.as_deref().map(CacheStatus::new),
@@ -84,6 +92,7 @@ fn backend(
         deletes_wait: state.identity.deletes_wait(name),
         draining: known.draining,
         unhealthy_since: known.unhealthy_since.map(|since| since.to_string()),
+        usage: None,
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::super::catalog::remedy;
 use super::super::stats::CatalogCounts;
+use super::usage::UsageStatus;
 
 /// The whole answer.
 #[derive(Debug, Serialize)]
@@ -109,6 +110,8 @@ pub struct BackendStatus {
     pub draining: bool,
     /// Since when its copies do not count, because no instance can use it.
     pub unhealthy_since: Option<String>,
+    /// Null if it is not configured.
+    pub usage: Option<UsageStatus>,
 }
 
 /// Whether the answering instance makes calls: `closed`, `half_open` or `open`.
