@@ -1,5 +1,6 @@
 //! The engine and the workers of one process: the state that a crash ends.
 
+mod identity;
 mod parts;
 mod usage;
 

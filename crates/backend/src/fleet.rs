@@ -205,20 +205,6 @@ impl Fleet {
         });
     }
 
-    /// Records that a backend had no space for a body of this size.
-    pub fn record_no_space(&self, name: &BackendName, size_bytes: u64, now: Timestamp) {
-        self.update_health(name, |state| {
-            state.full = Some(FullMark::merged(state.full, size_bytes, now));
-        });
-    }
-
-    /// Records that bytes were deleted from a backend, so that it may have space again.
-    pub fn record_freed(&self, name: &BackendName) {
-        if self.state(name).is_some_and(|state| state.full.is_some()) {
-            self.update_health(name, |state| state.full = None);
-        }
-    }
-
     /// Requests an early probe of a backend after a request could not reach it.
     pub fn suspect(&self, name: &BackendName) {
         if let Some(member) = self.member(name) {

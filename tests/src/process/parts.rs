@@ -20,13 +20,13 @@ use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
     BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopyPace, CopySettings, DeadLetterService, DrainProgress,
-    DrainWorker, DriftGauge, ExpiryWorker, IdentityParts, IdentitySettings, IdentityWorker, LifecycleWorker,
-    OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, ReaperSettings, RebalanceSettings, RebalancerWorker,
-    ReplicatorWorker, SharedRules, UsageFlushWorker, UsageLedger, Verifier, VerifierParts, WatchdogSettings,
-    WatchdogWorker, Worker,
+    DrainWorker, DriftGauge, ExpiryWorker, IdentityWorker, LifecycleWorker, OverReplicationWorker, PendingReaperWorker,
+    QuotaAuditWorker, ReaperSettings, RebalanceSettings, RebalancerWorker, ReplicatorWorker, SharedRules,
+    UsageFlushWorker, UsageLedger, Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
+use super::identity::identity;
 use super::usage::{counted_fleet, usage_context, usage_ledger};
 use super::{CLAIM_GRACE, LEASE, LONGEST};
 use crate::environment::{Environment, ProcessSettings};
@@ -284,25 +284,4 @@ impl ProcessParts {
 /// Small pages, so that a pass has several.
 pub(super) const fn rebalance_settings(rules: RebalanceRules) -> RebalanceSettings {
     RebalanceSettings { rules, batch_size: 4, concurrency: 2, reader_grace: READER_GRACE }
-}
-
-async fn identity<C: Clock + 'static>(
-    environment: &Environment<C>,
-    catalog: &Arc<Catalog>,
-    fleet: &Arc<Fleet>,
-    ids: &IdSource,
-) -> Result<Arc<IdentityWorker>, Error> {
-    let max_age = environment.settings.identity_age_max.into_iter();
-    let max_age = max_age.flat_map(|age| environment.backends.iter().map(move |backend| (backend.name(), age)));
-    Ok(Arc::new(IdentityWorker::new(IdentityParts {
-        identities: catalog.clone(),
-        records: catalog.clone(),
-        fleet: fleet.clone(),
-        ids: ids.clone(),
-        clock: environment.clock.clone(),
-        cluster: catalog.cluster_id("cluster").await?,
-        host: "host:9000".to_owned(),
-        alarm: Arc::new(()),
-        settings: IdentitySettings { max_age: max_age.collect(), ..IdentitySettings::default() },
-    })))
 }

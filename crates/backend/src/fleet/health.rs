@@ -4,6 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use s3o_model::clock::Timestamp;
+use s3o_model::names::BackendName;
+
+use super::Fleet;
 
 /// Number of consecutive failed probes after which a backend counts as away.
 const FAILURES_UNTIL_AWAY: u32 = 2;
@@ -105,6 +108,22 @@ impl FullMark {
     pub(super) fn merged(earlier: Option<Self>, size_bytes: u64, now: Timestamp) -> Self {
         let smallest = earlier.filter(|mark| mark.holds(now)).map_or(size_bytes, |mark| mark.from_bytes);
         Self { from_bytes: smallest.min(size_bytes), at: now }
+    }
+}
+
+impl Fleet {
+    /// Records that a backend had no space for a body of this size.
+    pub fn record_no_space(&self, name: &BackendName, size_bytes: u64, now: Timestamp) {
+        self.update_health(name, |state| {
+            state.full = Some(FullMark::merged(state.full, size_bytes, now));
+        });
+    }
+
+    /// Records that bytes were deleted from a backend, so that it may have space again.
+    pub fn record_freed(&self, name: &BackendName) {
+        if self.state(name).is_some_and(|state| state.full.is_some()) {
+            self.update_health(name, |state| state.full = None);
+        }
     }
 }
 

@@ -234,7 +234,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 34] = [
+    const TOPICS: [(&str, &str); 35] = [
         ("backend_usage", include_str!("backend_usage.rs")),
         ("replicas", include_str!("replicas.rs")),
         ("copy_numbers", include_str!("copy_numbers.rs")),
