@@ -2,12 +2,13 @@
 # Measures what several backends cost a request. Each pair of servers runs in turns; the ratios at the end are medians
 # over the turns, beside the limit that s3o is built for.
 #
-#   write_copies  PUT with `write_copies: 2` divided by PUT with 1, the factor is 2 in both: 4 KiB on folders, 1 MiB on
-#                 SeaweedFS, and the processor time of 64 MiB on folders and on SeaweedFS
+#   small         PUT of 4 KiB on folders with `write_copies: 2` divided by PUT with 1; the factor is 2 in both
+#   medium        the same with 1 MiB on SeaweedFS
+#   large         the same with 64 MiB on both: processor time
 #   unconfigured  PUT, GET and DELETE on three backends without copies, divided by one backend
 #   full          PUT with nine of ten folders full, divided by one empty folder
 #
-# S3O_BENCH_COPIES     parts (default: write_copies unconfigured full)
+# S3O_BENCH_COPIES     parts (default: small medium large unconfigured full)
 # S3O_BENCH_TURNS      turns of each line (default: 5)
 # S3O_BENCH_DURATION   duration of each turn (default: 2s)
 # S3O_BENCH_FOLDER     parent of the servers' data folders (default: the folder for temporary files)
@@ -98,23 +99,32 @@ start_copies() {
     start_pair "$1" "replication: {factor: 2, write_copies: 2}" "$2" "replication: {factor: 2, write_copies: 1}"
 }
 
-measure_write_copies() {
+measure_small() {
     start_copies "$(folders two 2)" "$(folders one 2)"
     compare_pair "2 copies / 1, folders" "units=1 commits p50<=1.5" \
         --workloads put --sizes 4KiB --concurrency "$(repeated 1 16)"
-    start_copies "$(folders two-large 2)" "$(folders one-large 2)"
-    compare_pair "2 copies / 1, folders" "units=1 cpu<=1.4" \
-        --workloads put --sizes 64MiB --concurrency "$(repeated 1)" --max-ops 8
+}
+
+# With more connections, this SeaweedFS uses both processors for one copy, and needs twice the time for two.
+measure_medium() {
     if [ -n "${S3O_BENCH_ALONE:-}" ] || ! start_seaweed; then
         return
     fi
-    # With more connections, this SeaweedFS uses both processors for one copy, and needs twice the time for two.
     start_copies "$(buckets 2)" "$(buckets 2)"
     compare_pair "2 copies / 1, SeaweedFS" "units=1 commits p50<=1.3@1" \
         --workloads put --sizes 1MiB --concurrency "$(repeated 1 4)"
+    stop_seaweed
+}
+
+measure_large() {
+    local load=(--workloads put --sizes 64MiB --concurrency "$(repeated 1)" --max-ops 8)
+    start_copies "$(folders two-large 2)" "$(folders one-large 2)"
+    compare_pair "2 copies / 1, folders" "units=1 cpu<=1.4" "${load[@]}"
+    if [ -n "${S3O_BENCH_ALONE:-}" ] || ! start_seaweed; then
+        return
+    fi
     start_copies "$(buckets 2)" "$(buckets 2)"
-    compare_pair "2 copies / 1, SeaweedFS" "units=1 cpu<=1.4" \
-        --workloads put --sizes 64MiB --concurrency "$(repeated 1)" --max-ops 6
+    compare_pair "2 copies / 1, SeaweedFS" "units=1 cpu<=1.4" "${load[@]}"
     stop_seaweed
 }
 
@@ -155,9 +165,9 @@ measure_full() {
 }
 
 python3 scripts/bench_ratios.py heading
-for part in ${S3O_BENCH_COPIES:-write_copies unconfigured full}; do
+for part in ${S3O_BENCH_COPIES:-small medium large unconfigured full}; do
     case "$part" in
-        write_copies | unconfigured | full) "measure_$part" ;;
+        small | medium | large | unconfigured | full) "measure_$part" ;;
         *)
             echo "bench: the section copies has no part $part" >&2
             exit 2
