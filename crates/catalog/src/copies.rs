@@ -41,6 +41,17 @@ pub(crate) fn has_copy(content: &str) -> String {
 pub(crate) const MAY_EXIST: &str = "(object_locations.state <> 'lost' OR EXISTS (SELECT 1 FROM backends g \
      WHERE g.name = object_locations.backend_name AND g.removing_since IS NULL))";
 
+/// True for a location `l` that does not count although copies on its backend do: it is damaged, or it was not found
+/// there since the backend was accepted.
+const UNPROVEN: &str = "EXISTS (SELECT 1 FROM backends u WHERE u.name = l.backend_name AND u.draining = 0 \
+     AND u.unhealthy_since IS NULL AND u.removing_since IS NULL AND u.removed_at IS NULL \
+     AND (l.state <> 'present' OR coalesce(l.verified_at, 0) < coalesce(u.trust_from, 0)))";
+
+/// SQL for the number of copies of a content that are to be probed, replaced or removed.
+fn unproven_copies(content: &str) -> String {
+    format!("(SELECT count(*) FROM object_locations l WHERE l.content_id = {content} AND {UNPROVEN})")
+}
+
 /// SQL for the number of copies of a content that count.
 pub(crate) fn counting_copies(content: &str) -> String {
     format!("(SELECT count(*) FROM object_locations l WHERE l.content_id = {content} AND {COUNTS})")
@@ -55,15 +66,18 @@ pub(crate) fn missing_copies(content: &str) -> String {
     )
 }
 
-/// SQL that notes contents as work if the number of their copies differs from their factor; `chosen` is a condition on
-/// `contents`. Joined content is always noted: its pieces are compared later, in steps. A noted row keeps its backoff.
+/// SQL that notes contents as work if the number of their copies differs from their factor, or if they have enough
+/// copies and another one that is unproven; `chosen` is a condition on `contents`. Joined content is always noted: its
+/// pieces are compared later, in steps. A noted row keeps its backoff.
 pub(crate) fn note_work_of(chosen: &str) -> String {
-    let (copies, has_copy) = (counting_copies("contents.id"), has_copy("w.id"));
+    let (copies, unproven) = (counting_copies("contents.id"), unproven_copies("contents.id"));
+    let has_copy = has_copy("w.id");
     format!(
         "INSERT INTO copy_work (content_id, copies, excess, due, created_at) \
-         SELECT w.id, w.n, CASE WHEN w.n > w.factor THEN 1 ELSE 0 END, :now, :now \
-         FROM (SELECT id, kind, factor, {copies} AS n FROM contents WHERE {chosen} AND state = 'live') w \
-         WHERE w.kind = 'joined' OR (w.n <> w.factor AND {has_copy}) \
+         SELECT w.id, w.n, CASE WHEN w.kind = 'whole' AND w.n >= w.factor THEN 1 ELSE 0 END, :now, :now \
+         FROM (SELECT id, kind, factor, {copies} AS n, {unproven} AS m FROM contents \
+         WHERE {chosen} AND state = 'live') w \
+         WHERE w.kind = 'joined' OR ((w.n <> w.factor OR w.m > 0) AND {has_copy}) \
          ON CONFLICT (content_id) DO UPDATE SET copies = excluded.copies, excess = excluded.excess, \
          due = CASE WHEN copy_work.excess = excluded.excess THEN copy_work.due ELSE excluded.due END"
     )

@@ -25,7 +25,9 @@ impl Engine {
                     changed = true;
                 }
                 CopyState::Bad if copy.is_present => {
-                    changed |= self.catalog.suspect(work.content, &copy.location).await?;
+                    // A reader may have found it meanwhile.
+                    self.catalog.suspect(work.content, &copy.location).await?;
+                    changed = true;
                 }
                 CopyState::Bad | CopyState::Unclear => {}
             }

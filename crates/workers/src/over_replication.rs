@@ -1,10 +1,13 @@
-//! Removes copies that contents do not need, from the fullest backend first. The copies that stay are probed before.
+//! Removes copies that contents do not need: excess ones, from the fullest backend first, and damaged ones of contents
+//! that have enough others. The copies that stay are probed before.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use s3o_catalog::{Catalog, CopyWork, CountedLocation, Error as CatalogError, RemoveCopy, Verdict};
+use s3o_catalog::{Catalog, CopyWork, CountedLocation, Error as CatalogError, RemoveCopy};
 use s3o_engine::Engine;
+use s3o_model::backoff::Backoff;
 use s3o_model::cleanup::Reason;
 use s3o_model::names::BackendName;
 use s3o_model::quota::QuotaUsage;
@@ -13,8 +16,8 @@ use tokio::sync::Notify;
 use crate::replicator::CopySettings;
 use crate::{Error, Event, Report, Worker};
 
-/// Delay of a content whose other copies could not be proven.
-const RETRY: std::time::Duration = std::time::Duration::from_secs(30);
+/// Delay of a content whose copies could not be proven.
+const RETRY: Backoff = Backoff { min: Duration::from_secs(30), max: Duration::from_hours(1) };
 
 /// Removes excess copies.
 pub struct OverReplicationWorker {
@@ -54,14 +57,16 @@ impl Worker for OverReplicationWorker {
 }
 
 impl OverReplicationWorker {
-    /// Removes one copy of a content with too many; true if it was removed.
+    /// Removes one copy that a content does not need; true if it was removed.
     async fn remove_one(&self, work: &CopyWork, usage: &[QuotaUsage], report: &mut Report) -> Result<bool, Error> {
-        let excess = copy_to_remove(work, usage).filter(|_| !work.is_gone && work.counting() > work.factor);
-        let Some(excess) = excess else {
-            self.catalog.settle_copy_work(work.content).await?;
+        if !work.is_gone && self.engine.recheck_uncounted(work).await? {
+            // The next tick counts the copies again.
             return Ok(false);
+        }
+        let Some(unneeded) = copy_to_remove(work, usage) else {
+            return self.settle_or_postpone(work, report).await.map(|()| false);
         };
-        let copy = excess.location.clone();
+        let copy = unneeded.location.clone();
         let remove = RemoveCopy {
             content: work.content,
             kept: self.engine.proven_copies(work, &copy).await,
@@ -77,22 +82,36 @@ impl OverReplicationWorker {
                 report.events.push(event.with("content", work.content.to_string()));
                 Ok(true)
             }
-            Err(CatalogError::Guard(Verdict::NotNeeded)) if remove.kept.len() < work.factor => {
-                report.count("unproven", 1);
-                self.catalog.postpone_copy_work(work.content, RETRY, "too few copies could be probed").await?;
-                Ok(false)
-            }
-            // The copies changed since they were read.
-            Err(CatalogError::Guard(_)) => {
-                self.catalog.settle_copy_work(work.content).await.map(|()| false).map_err(Error::from)
-            }
+            // The copies changed since they were read, or too few of the others could be probed.
+            Err(CatalogError::Guard(_)) => self.settle_or_postpone(work, report).await.map(|()| false),
             Err(error) => Err(error.into()),
         }
     }
+
+    /// Removes the work of a content that has no unneeded copy any more; otherwise it is done later.
+    async fn settle_or_postpone(&self, work: &CopyWork, report: &mut Report) -> Result<(), Error> {
+        self.catalog.settle_copy_work(work.content).await?;
+        if work.is_gone || work.counting() < work.factor {
+            return Ok(());
+        }
+        let delay = RETRY.delay(work.attempts.saturating_add(1), 1.0);
+        // Changes nothing if the content is settled.
+        if self.catalog.postpone_copy_work(work.content, delay, "too few copies could be probed").await? {
+            report.count("unproven", 1);
+        }
+        Ok(())
+    }
 }
 
-/// The copy to remove: the one on the fullest backend; among equals, the one that was verified longest ago.
+/// The copy to remove if there are too many: the one on the fullest backend; among equals, the one that was verified
+/// longest ago. If there are just enough, a damaged one.
 fn copy_to_remove<'a>(work: &'a CopyWork, usage: &[QuotaUsage]) -> Option<&'a CountedLocation> {
+    if work.is_gone || work.counting() < work.factor {
+        return None;
+    }
+    if work.counting() == work.factor {
+        return work.copies.iter().find(|copy| !copy.is_present);
+    }
     let counting = work.copies.iter().filter(|copy| copy.counts);
     counting.max_by(|one, other| {
         let fill = |copy: &CountedLocation| used_share(usage, &copy.location.backend);
@@ -165,6 +184,14 @@ mod tests {
     #[test]
     fn copy_that_does_not_count_is_not_chosen() {
         let uncounted = CountedLocation { counts: false, ..copy("a", 1) };
-        assert_eq!(chosen(vec![uncounted, copy("b", 2)], &[usage("a", 99, Some(100)), usage("b", 1, None)]), "b");
+        let copies = vec![uncounted, copy("b", 2), copy("c", 3)];
+        assert_eq!(chosen(copies, &[usage("a", 99, Some(100)), usage("b", 1, Some(2)), usage("c", 1, None)]), "b");
+    }
+
+    #[test]
+    fn damaged_copy_is_chosen_if_just_enough_others_count() {
+        let damaged = CountedLocation { counts: false, is_present: false, ..copy("a", 1) };
+        let unproven = CountedLocation { counts: false, ..copy("b", 1) };
+        assert_eq!(chosen(vec![unproven, damaged, copy("c", 1)], &[]), "a");
     }
 }

@@ -150,6 +150,30 @@ pub async fn join_adds_only_missing_copies(fixture: &Fixture) {
     assert!(fixture.copy_work(false).await.is_empty() && fixture.copy_work(true).await.is_empty());
 }
 
+/// A damaged copy, or one that was not found since its backend was accepted, is noted although enough others count. It
+/// stays noted until it is confirmed or removed.
+pub async fn unproven_copy_besides_enough_others_is_work_until_it_is_removed(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(3).await;
+    let content = fixture.put_copies(bucket, &["disk", "east", "west"], 3).await;
+    let [disk, east, west] = [
+        fixture.copy_on(content, "disk").await,
+        fixture.copy_on(content, "east").await,
+        fixture.copy_on(content, "west").await,
+    ];
+    fixture.change("UPDATE backends SET trust_from = 9007199254740991 WHERE name = 'west'", vec![]).await;
+    fixture.set_factors(2).await;
+    let noted = fixture.copy_work(true).await;
+    assert_eq!((noted.len(), noted[0].counting(), noted[0].factor), (1, 2, 2));
+    fixture.change("UPDATE backends SET trust_from = NULL", vec![]).await;
+    assert!(fixture.catalog.suspect(content, &west).await.expect("a change"));
+    fixture.catalog.settle_copy_work(content).await.expect("an answer");
+    assert_eq!((fixture.copy_work(true).await.len(), fixture.copy_work(false).await.len()), (1, 0));
+    let remove = RemoveCopy { content, copy: west, kept: vec![disk, east], reason: Reason::Replication, grace: GRACE };
+    fixture.catalog.remove_copy(&remove).await.expect("removed");
+    assert_eq!((fixture.places_of(content).await.len(), fixture.queued().await.len()), (2, 1));
+    assert!(fixture.copy_work(true).await.is_empty() && fixture.copy_work(false).await.is_empty());
+}
+
 /// Runs the operations of the workers that write and remove copies, for tests that record their statements.
 pub async fn run_operations(fixture: &Fixture, bucket: BucketId) {
     let content = fixture.put(bucket, "copied", SIZE).await;

@@ -152,7 +152,8 @@ macro_rules! conformance {
                 suspect_copy_is_work_until_it_is_replaced_or_confirmed;
             copy_numbers: copy_is_removed_if_enough_others_are_proven, changed_factor_is_reviewed,
                 reference_from_bucket_with_higher_factor_raises_the_factor, drained_copy_is_moved_in_one_unit,
-                only_an_empty_backend_is_removed, join_adds_only_missing_copies;
+                only_an_empty_backend_is_removed, join_adds_only_missing_copies,
+                unproven_copy_besides_enough_others_is_work_until_it_is_removed;
             backend_views: unhealthy_backend_has_no_counting_copies,
                 every_live_instance_must_have_failed_for_long_enough, other_instances_have_time_to_answer,
                 at_most_half_of_the_backends_become_unhealthy;

@@ -10,7 +10,7 @@ use s3o_model::etag::{Md5, Sha256};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
-use super::{COUNTS, counting_copies, has_copy, note_work, note_work_of};
+use super::{COUNTS, counting_copies, has_copy, note_work, note_work_of, unproven_copies};
 use crate::error::Error;
 use crate::objects::location;
 use crate::unit::{LockRank, Row, Unit, json};
@@ -75,12 +75,14 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Removes the row of content `$1` if its copies equal its factor by now, or if it is no longer live.
+/// Removes the row of content `$1` if its copies equal its factor by now and none is unproven, or if it is no longer
+/// live.
 static SETTLE: LazyLock<String> = LazyLock::new(|| {
-    let (copies, has_copy) = (counting_copies("$1"), has_copy("$1"));
+    let (copies, unproven, has_copy) = (counting_copies("$1"), unproven_copies("$1"), has_copy("$1"));
     format!(
         "DELETE FROM copy_work WHERE content_id = $1 AND NOT EXISTS (SELECT 1 FROM contents c \
-         WHERE c.id = $1 AND c.state = 'live' AND (c.kind = 'joined' OR (c.factor <> {copies} AND {has_copy})))"
+         WHERE c.id = $1 AND c.state = 'live' \
+         AND (c.kind = 'joined' OR ((c.factor <> {copies} OR {unproven} > 0) AND {has_copy})))"
     )
 });
 
@@ -149,8 +151,8 @@ impl Catalog {
         gather(&self.read(&ON_BACKEND, params![name, after, limit]).await?)
     }
 
-    /// Contents with too few copies that are due, those with the fewest copies first, or contents with too many; at
-    /// most `limit`. The second value is true while a review is under way.
+    /// Contents with too few copies that are due, those with the fewest copies first, or contents with too many or with
+    /// an unproven one besides enough others; at most `limit`. The second value is true while a review is under way.
     pub async fn due_copy_work(&self, excess: bool, limit: usize) -> Result<(Vec<CopyWork>, bool), Error> {
         self.due_copy_work_after(excess, limit, 0).await
     }
@@ -176,14 +178,14 @@ impl Catalog {
         self.write(unit).await.map(drop)
     }
 
-    /// Postpones the work of a content after a failed attempt.
-    pub async fn postpone_copy_work(&self, content: ContentId, delay: Duration, why: &str) -> Result<(), Error> {
+    /// Postpones the work of a content after a failed attempt; `false` if it has none.
+    pub async fn postpone_copy_work(&self, content: ContentId, delay: Duration, why: &str) -> Result<bool, Error> {
         let mut unit = Unit::new("postpone_copy_work");
-        unit.run(
+        let postponed = unit.run(
             "UPDATE copy_work SET due = :now + $2, attempts = attempts + 1, last_error = $3 WHERE content_id = $1",
             params![content, millis_of(delay), why],
         );
-        self.write(unit).await.map(drop)
+        Ok(self.write(unit).await?[postponed].changed > 0)
     }
 
     /// Raises the factor of up to `limit` pieces of joined content to its own, and notes them as work. When no piece is

@@ -16,6 +16,7 @@ const RELEASED: &str = "a copy that counts was released";
 const WRITTEN: &str = "a write was announced on a backend that takes none";
 const FEW_BACKENDS: &str = "fewer backends than the factor take writes";
 const NOT_COUNTED: &str = "copies that an instance can read do not count";
+const FORGOTTEN: &str = "no worker removes a damaged copy";
 const BEGUN_AGAIN: &str = "a write that the reaper resolved began again";
 
 guards! { [sqlite]
@@ -29,6 +30,8 @@ guards! { [sqlite]
         [Words(" AND d.draining = 1", ""), Words(" > 0", " >= 0")], [RELEASED];
     only_probed_copies_support_a_removal in a_copy_is_removed_with_one_probed: "remove_copy",
         [Guard("AND factor <= (")], [TOO_FEW];
+    a_damaged_copy_stays_work_besides_enough_others in a_damaged_copy_is_settled: "settle_copy_work",
+        [Words(" > 0))", " > 9))"), Words(" OR w.m > 0", "")], [FORGOTTEN];
     a_draining_backend_takes_no_intent in a_write_is_staged_during_a_drain: "stage",
         [Words(" AND draining = 0", "")], [WRITTEN];
     a_removed_backend_takes_no_intent in a_write_is_staged_during_a_removal: "stage",
@@ -93,6 +96,15 @@ async fn a_copy_is_removed_with_one_probed(fixture: &Fixture) -> Damage {
     let remove = RemoveCopy { content, copy, kept, reason: Reason::Replication, grace: Duration::ZERO };
     fixture.catalog.remove_copy(&remove).await.unwrap_or_default();
     damage_if(fixture.places_of(content).await.len() < 2, TOO_FEW)
+}
+
+async fn a_damaged_copy_is_settled(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let content = fixture.put_copies(bucket, &["disk", "east"], 1).await;
+    let copy = fixture.copy_on(content, "east").await;
+    assert!(fixture.catalog.suspect(content, &copy).await.expect("an answer"));
+    fixture.catalog.settle_copy_work(content).await.expect("an answer");
+    damage_if(fixture.copy_work(true).await.is_empty(), FORGOTTEN)
 }
 
 fn all() -> Vec<BackendName> {

@@ -154,7 +154,7 @@ impl Gauges {
             ("s3o_pending_intents_depth", "Intents that are not resolved", &self.intents),
             ("s3o_multipart_uploads_open", "Open multipart uploads", &self.uploads),
             ("s3o_replication_pending", "Contents with fewer copies than their factor", &self.missing_copies),
-            ("s3o_over_replication_pending", "Contents with more copies than their factor", &self.excess_copies),
+            ("s3o_over_replication_pending", "Contents with copies that they do not need", &self.excess_copies),
         ] {
             registry.register(name, help, gauge.clone());
         }
