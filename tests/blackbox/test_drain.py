@@ -1,14 +1,23 @@
 """Taking a backend out of service: drain, undrain, remove."""
 
 import json
+import os
+import signal
+import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import yaml
 
 from admin_client import admin_request, command
 from polling import eventually
-from s3_checks import body_of, read
-from settled_state import files_below, settle
+from s3_checks import body_of, multipart, read
+from settled_state import QUICK, files_below, settle
 
 SECONDS = 60
+FITTING, STUCK = 50, 1000
+CALLS_PER_MINUTE_MAX = 10
 
 
 def put_all(s3, count):
@@ -94,6 +103,26 @@ def test_writers_and_readers_see_no_error_during_a_drain(disks):
         assert read(s3, "bucket", key) == body
 
 
+def test_slow_reader_gets_the_whole_body_after_its_bytes_were_moved(disks):
+    """Parts that were not read yet are moved, and their old bytes are deleted, while the client reads the first one."""
+    server = disks(2)
+    parts = [body_of(6 * 1024 * 1024, number) for number in range(5)]
+    multipart(server.s3(), "bucket", "joined", parts)
+    raw = server.raw()
+    connection = raw.connect()
+    connection.connect()
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    target, headers, _ = raw.prepare("GET", "/bucket/joined")
+    raw.start(connection, "GET", target, headers)
+    response = connection.getresponse()
+    first = response.read(1000)
+    assert admin_request(server, "POST", "/backends/disk0/drain")[0] == 200
+    eventually(lambda: drained(server, "disk0"), SECONDS, 0.2)
+    assert not [name for name in files_below(server.folder / "disk0") if not name.startswith(".s3o/")]
+    assert first + response.read() == b"".join(parts)
+    settle(server)
+
+
 def test_drain_is_refused_if_too_few_backends_remain(disks):
     server = disks(2, replication={"factor": 2})
     status, refusal = admin_request(server, "POST", "/backends/disk0/drain")
@@ -135,3 +164,58 @@ def test_what_fits_nowhere_is_reported_and_the_rest_is_moved(disks):
     assert (shown["remaining"], sum(shown["stuck"].values())) == (15, 15)
     assert admin_request(server, "DELETE", "/backends/disk0")[0] == 409
     assert_all_readable(s3, 20)
+
+
+def backend_calls(server):
+    """Number of calls to all backends so far, by operation."""
+    calls = {name: count for name, count in server.metrics().items() if name.startswith("s3o_backend_requests_total")}
+    assert calls
+    return calls
+
+
+def stored_in_parallel(server, count, threads=8):
+    with ThreadPoolExecutor(threads) as pool:
+        raw = server.raw()
+        keys = [f"/bucket/key-{number}" for number in range(count)]
+        put = lambda key: raw.request("PUT", key, body=body_of(2_000, key.removeprefix("/bucket/"))).status
+        assert set(pool.map(put, keys)) == {200}
+
+
+def test_objects_that_fit_nowhere_cost_no_backend_calls(own_server):
+    # A probe of a backend is a call, too, and none of the drain.
+    server = own_server(settings={**QUICK, "identity": {"probe_interval": "1h"}}).start()
+    server.s3().create_bucket(Bucket="bucket")
+    stored_in_parallel(server, FITTING + STUCK)
+    server.stop()
+    small = {"name": "small", "kind": "fs", "root": str(server.folder / "small"), "quota": f"{FITTING * 2_000}B"}
+    server.config["backends"].append(small)
+    server.start()
+    assert admin_request(server, "POST", "/backends/disk/drain")[0] == 200
+
+    def all_but_stuck_moved():
+        shown = admin_request(server, "GET", "/backends/disk/drain")[1]
+        holds_only_stuck = (shown["moved"], shown["remaining"], shown["cleanups"]) == (FITTING, STUCK, 0)
+        return shown if holds_only_stuck and sum(shown["stuck"].values()) == STUCK else None
+
+    shown = eventually(all_but_stuck_moved, SECONDS, 0.2)
+    assert shown["stuck"] == {"no other backend can take it": STUCK}
+    before = backend_calls(server)
+    began = time.monotonic()
+    # The worker makes two passes a minute; these are more, and the others run as well.
+    for worker in ("drain", "replicator", "over_replication", "cleanup", "pending_reaper") * 4:
+        server.run_worker(worker)
+    assert time.monotonic() - began < 60
+    calls = sum(backend_calls(server).values()) - sum(before.values())
+    assert calls < CALLS_PER_MINUTE_MAX, backend_calls(server)
+    # With more capacity, a reload moves the rest.
+    server.config["backends"][1]["quota"] = None
+    server.config_path.write_text(yaml.safe_dump(server.config, sort_keys=False))
+    os.kill(server.process.pid, signal.SIGHUP)
+
+    def is_drained():
+        server.run_worker("drain")
+        return drained(server, "disk")
+
+    eventually(is_drained, SECONDS, 0.5)
+    settle(server)
+    assert_all_readable(server.s3(), 100)

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::TryStreamExt as _;
 use s3o_backend::layers::Fault;
 use s3o_catalog::Mode;
 use s3o_tests::environment::Environment;
-use s3o_tests::harness::Harness;
+use s3o_tests::harness::{Harness, get};
 use tokio::time::Instant;
 
 const BODY: &[u8] = b"a body with two copies";
@@ -16,15 +17,25 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One object with a copy on each of two backends.
 async fn two_copies() -> Harness {
+    let harness = one_copy().await;
+    add_copy(&harness).await;
+    harness
+}
+
+/// One object with a copy on the first of two backends.
+async fn one_copy() -> Harness {
     let environment = Environment::new(1 << 20).with_backend("second", 1 << 20, None);
     let harness = Harness::with_bucket(environment, Mode::Inline).await;
     harness.store("a", BODY).await.expect("stored");
+    harness
+}
+
+async fn add_copy(harness: &Harness) {
     let [key] = &harness.texts("SELECT physical_key FROM object_locations").await[..] else { panic!("one copy") };
     harness.environment.backends[1].memory.plant(key, Bytes::from_static(BODY));
     let copy = "INSERT INTO object_locations (content_id, backend_name, physical_key, size_bytes, stripe) \
                 SELECT content_id, 'second', physical_key, size_bytes, stripe FROM object_locations";
     harness.change(copy).await;
-    harness
 }
 
 fn fail_next(harness: &Harness, backend: usize, fault: Fault) {
@@ -68,4 +79,14 @@ async fn slow_copy_continues_the_body_if_the_other_copy_is_cut_off() {
     fail_next(&harness, 0, Fault::Delay(SLOW));
     fail_next(&harness, 1, Fault::Cut(7));
     read_time(&harness).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_continues_with_a_copy_that_was_written_after_the_read_began() {
+    let harness = one_copy().await;
+    fail_next(&harness, 0, Fault::Cut(7));
+    let opened = harness.engine.get_object(get("a")).await.expect("opened");
+    add_copy(&harness).await;
+    let chunks: Vec<Bytes> = opened.body.try_collect().await.expect("a complete body");
+    assert_eq!(chunks.concat(), BODY);
 }

@@ -15,6 +15,7 @@ use s3o_model::content::Location;
 use s3o_model::ids::ContentId;
 
 use crate::error::Error;
+use crate::objects::location;
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
 
@@ -101,7 +102,17 @@ pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location) {
     unit.run(CONFIRM, params![content, &copy.backend, copy.physical_key.as_str()]);
 }
 
+/// The same order as in the lookup of an object.
+const READABLE: &str = "SELECT backend_name, physical_key FROM object_locations \
+     WHERE content_id = $1 AND state <> 'lost' ORDER BY state, backend_name";
+
 impl Catalog {
+    /// The copies of a content that may be readable at this moment.
+    pub async fn readable_copies(&self, content: ContentId) -> Result<Vec<Location>, Error> {
+        let rows = self.find(READABLE, params![content], |rows| !rows.is_empty()).await?;
+        Ok(rows.iter().map(location).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
     /// Records that a copy is good: a suspect one was read and has the right digest, a present one was probed.
     pub async fn confirm_copy(&self, content: ContentId, copy: &Location) -> Result<(), Error> {
         let mut unit = Unit::new("confirm_copy");

@@ -1,21 +1,19 @@
 //! Streams bytes of content from the backends. If a copy fails, the read continues with another copy at the same byte.
 
+mod segment;
+
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
-use futures_util::stream::{self, unfold};
-use s3o_backend::fleet::CallKind;
-use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Span};
-use s3o_model::circuit::CircuitState;
-use s3o_model::content::{Location, Piece};
+use futures_util::stream::unfold;
+use s3o_backend::{BodyError, ByteStream, Span};
+use s3o_model::content::Location;
 use s3o_model::ids::ContentId;
-use s3o_model::names::BackendName;
 use s3o_model::range::ByteRange;
-use s3o_model::usage::UsagePurpose;
 
 use crate::{BackendTrouble, Engine, Error};
+use segment::{ReadHistory, Segment, unavailable};
 
 /// Number of pieces that one catalog query returns.
 const PIECES_PAGE: usize = 100;
@@ -29,30 +27,6 @@ pub(crate) enum ContentSource {
     Joined { content: ContentId },
 }
 
-/// A span of one whole content that is not sent yet.
-#[derive(Debug, Clone)]
-struct Segment {
-    content: ContentId,
-    /// Size of the whole content.
-    size_bytes: u64,
-    locations: VecDeque<Location>,
-    span: Span,
-}
-
-impl Segment {
-    fn of_piece(piece: &Piece, range: ByteRange) -> Option<Self> {
-        let overlap = range.overlap(piece.start, piece.length)?;
-        let span = Span { offset: piece.offset + (overlap.start - piece.start), length: overlap.length };
-        let (content, size_bytes) = (piece.whole, piece.whole_bytes);
-        Some(Self { content, size_bytes, locations: piece.locations.clone().into(), span })
-    }
-
-    fn advance(&mut self, bytes: u64) {
-        self.span.offset += bytes;
-        self.span.length -= bytes.min(self.span.length);
-    }
-}
-
 struct RangeReader {
     engine: Engine,
     /// The part of the range whose pieces are not read from the catalog yet.
@@ -60,8 +34,7 @@ struct RangeReader {
     planned: VecDeque<Segment>,
     /// The segment that is being sent, and its stream.
     current: Option<(Segment, ByteStream)>,
-    /// True once a copy was open: a response that has begun is finished, whatever the usage limits.
-    has_begun: bool,
+    history: ReadHistory,
 }
 
 impl Engine {
@@ -89,121 +62,6 @@ impl Engine {
         }
         Ok(body.freeze())
     }
-
-    /// Opens the first copy of a segment that is readable; fails with `failure` if no copy is left. Copies behind an
-    /// open circuit are tried last, and before them those on backends whose usage limit is reached, and slow ones. A
-    /// copy whose first byte is late is tried again without a limit if the others fail. Only a read that `has_begun`
-    /// opens copies beyond a usage limit.
-    async fn open_segment(
-        &self,
-        segment: &mut Segment,
-        mut failure: Error,
-        has_begun: bool,
-    ) -> Result<ByteStream, Error> {
-        let order = |location: &Location| {
-            let name = &location.backend;
-            (self.is_open(name), self.is_limited(name), self.fleet.is_slow(name))
-        };
-        segment.locations.make_contiguous().sort_by_cached_key(order);
-        let (mut late, mut skipped) = (VecDeque::new(), VecDeque::new());
-        while let Some(location) = segment.locations.pop_front().or_else(|| late.pop_front()) {
-            let Some(backend) = self.fleet.get(&location.backend) else {
-                failure = unavailable(BackendTrouble::NotConfigured, location.backend.to_string());
-                continue;
-            };
-            if !has_begun && let Some(limit) = self.fleet.reached_limit(&location.backend, UsagePurpose::Read) {
-                failure = Error::LimitReached(limit);
-                skipped.push_back(location);
-                continue;
-            }
-            let limit = self.first_byte_limit(&segment.locations);
-            match self.open_copy(backend, &location.physical_key, segment.span, limit).await {
-                Some(Ok(stream)) => {
-                    segment.locations.append(&mut late);
-                    segment.locations.append(&mut skipped);
-                    return Ok(stream);
-                }
-                Some(Err(error)) => failure = self.unreadable(segment, &location, error).await,
-                None => late.push_back(location),
-            }
-        }
-        Err(failure)
-    }
-
-    pub(crate) fn is_open(&self, backend: &BackendName) -> bool {
-        self.fleet.circuit(backend, CallKind::Read) == CircuitState::Open
-    }
-
-    fn is_limited(&self, backend: &BackendName) -> bool {
-        self.fleet.reached_limit(backend, UsagePurpose::Read).is_some()
-    }
-
-    /// How long to wait for the first byte of a copy; `None` if no other copy can be read now.
-    fn first_byte_limit(&self, others: &VecDeque<Location>) -> Option<Duration> {
-        let is_usable = |other: &Location| {
-            let name = &other.backend;
-            self.fleet.get(name).is_some() && !self.is_open(name) && !self.is_limited(name)
-        };
-        others.iter().any(is_usable).then(|| self.settings().first_byte_timeout)
-    }
-
-    /// Opens a copy. With a limit, it waits for the first byte and returns `None` if that takes longer.
-    async fn open_copy(
-        &self,
-        backend: &SharedBackend,
-        key: &str,
-        span: Span,
-        limit: Option<Duration>,
-    ) -> Option<Result<ByteStream, BackendError>> {
-        let Some(limit) = limit else { return Some(backend.get(key, Some(span)).await) };
-        let opened = tokio::time::timeout(limit, first_byte(backend, key, span)).await.ok();
-        self.fleet.record_first_byte(backend.name(), opened.is_some());
-        if opened.is_none() {
-            tracing::warn!(backend = %backend.name(), physical_key = key, "first byte of copy is late, trying next");
-        }
-        opened
-    }
-
-    /// Reports a copy that cannot be read, and returns the error of the request if there is no other.
-    async fn unreadable(&self, segment: &Segment, location: &Location, error: BackendError) -> Error {
-        log_unreadable(location, &error);
-        if matches!(error, BackendError::Away(_)) {
-            self.fleet.suspect(&location.backend);
-        }
-        self.recheck_copy(segment.content, location, segment.size_bytes, &error).await;
-        self.copy_error(location, error)
-    }
-
-    /// A frozen backend may be the wrong disk or bucket, so bytes that it lacks are not lost.
-    fn copy_error(&self, location: &Location, error: BackendError) -> Error {
-        match (self.fleet.frozen_reason(&location.backend), error) {
-            (Some(reason), BackendError::NotFound) => {
-                unavailable(BackendTrouble::Frozen, format!("{}: {reason}", location.backend))
-            }
-            // "No space" is no answer to a read.
-            (_, BackendError::NoSpace(detail)) => unavailable(BackendTrouble::Unreachable, detail),
-            (_, error) => error.into(),
-        }
-    }
-}
-
-/// Opens a copy and waits for its first byte.
-async fn first_byte(backend: &SharedBackend, key: &str, span: Span) -> Result<ByteStream, BackendError> {
-    let mut body = backend.get(key, Some(span)).await?;
-    match body.next().await {
-        Some(Err(error)) => Err(BackendError::Away(error.to_string())),
-        // An exhausted stream must not be polled again.
-        first => Ok(Box::pin(stream::iter(first).chain(body.fuse()))),
-    }
-}
-
-fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
-    Error::Unavailable { trouble, detail }
-}
-
-fn log_unreadable(location: &Location, error: &BackendError) {
-    let Location { backend, physical_key } = location;
-    tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
 }
 
 impl RangeReader {
@@ -212,10 +70,10 @@ impl RangeReader {
             ContentSource::Joined { content } => (Some((content, range)), VecDeque::new()),
             ContentSource::Whole { content, size_bytes, locations } => {
                 let span = Span { offset: range.start, length: range.length };
-                (None, VecDeque::from([Segment { content, size_bytes, locations: locations.into(), span }]))
+                (None, VecDeque::from([Segment::new((content, size_bytes), locations, span)]))
             }
         };
-        Self { engine, unplanned, planned, current: None, has_begun: false }
+        Self { engine, unplanned, planned, current: None, history: ReadHistory::default() }
     }
 
     /// Opens the next segment; returns false at the end of the range.
@@ -225,8 +83,7 @@ impl RangeReader {
         }
         let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
         let no_copy = Error::Damaged("no copy of the content is known".to_owned());
-        let stream = self.engine.open_segment(&mut segment, no_copy, self.has_begun).await?;
-        self.has_begun = true;
+        let stream = self.engine.open_segment(&mut segment, &mut self.history, no_copy).await?;
         self.current = Some((segment, stream));
         Ok(true)
     }
@@ -285,7 +142,7 @@ impl RangeReader {
     /// Continues with the next copy at the first byte that was not read.
     async fn resume(&mut self, failure: Error) -> Result<(), Error> {
         if let Some((mut segment, _)) = self.current.take() {
-            let stream = self.engine.open_segment(&mut segment, failure, true).await?;
+            let stream = self.engine.open_segment(&mut segment, &mut self.history, failure).await?;
             self.current = Some((segment, stream));
         }
         Ok(())

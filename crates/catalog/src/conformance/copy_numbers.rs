@@ -189,4 +189,5 @@ pub async fn run_operations(fixture: &Fixture, bucket: BucketId) {
     fixture.catalog.remove_copy(&remove).await.expect("removed");
     fixture.catalog.postpone_copy_work(content, GRACE, "why").await.expect("postponed");
     fixture.catalog.contents_on(&backend("disk"), "", 9).await.expect("an answer");
+    assert_eq!(fixture.catalog.readable_copies(content).await.expect("an answer").len(), 1);
 }

@@ -1,0 +1,206 @@
+//! Opens copies of a content, and chooses the next one if a copy fails.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use s3o_backend::fleet::CallKind;
+use s3o_backend::{ByteStream, Error as BackendError, SharedBackend, Span};
+use s3o_model::circuit::CircuitState;
+use s3o_model::content::{Location, Piece};
+use s3o_model::ids::ContentId;
+use s3o_model::names::BackendName;
+use s3o_model::range::ByteRange;
+use s3o_model::usage::UsagePurpose;
+
+use crate::{BackendTrouble, Engine, Error};
+
+/// A span of one whole content that is not sent yet.
+#[derive(Debug, Clone)]
+pub(super) struct Segment {
+    content: ContentId,
+    /// Size of the whole content.
+    size_bytes: u64,
+    /// Copies that were not tried yet.
+    locations: VecDeque<Location>,
+    /// Copies that failed, or whose first byte was late.
+    tried: Vec<Location>,
+    pub(super) span: Span,
+}
+
+/// What one read has met so far.
+#[derive(Debug, Default)]
+pub(super) struct ReadHistory {
+    /// Backends whose first byte was late: the segments that follow try them last.
+    late: Vec<BackendName>,
+    /// True once a copy was open: a response that has begun is finished, whatever the usage limits.
+    has_begun: bool,
+}
+
+impl Segment {
+    pub(super) fn of_piece(piece: &Piece, range: ByteRange) -> Option<Self> {
+        let overlap = range.overlap(piece.start, piece.length)?;
+        let span = Span { offset: piece.offset + (overlap.start - piece.start), length: overlap.length };
+        Some(Self::new((piece.whole, piece.whole_bytes), piece.locations.clone(), span))
+    }
+
+    pub(super) fn new((content, size_bytes): (ContentId, u64), locations: Vec<Location>, span: Span) -> Self {
+        Self { content, size_bytes, locations: locations.into(), tried: Vec::new(), span }
+    }
+
+    pub(super) fn advance(&mut self, bytes: u64) {
+        self.span.offset += bytes;
+        self.span.length -= bytes.min(self.span.length);
+    }
+}
+
+impl Engine {
+    /// Opens a copy of a segment; fails with `failure` if none can be read. When no copy is left, the catalog may know
+    /// others by now: a worker may have moved them.
+    pub(super) async fn open_segment(
+        &self,
+        segment: &mut Segment,
+        history: &mut ReadHistory,
+        mut failure: Error,
+    ) -> Result<ByteStream, Error> {
+        loop {
+            failure = match self.open_known(segment, history, failure).await {
+                Ok(stream) => {
+                    history.has_begun = true;
+                    return Ok(stream);
+                }
+                Err(error) => error,
+            };
+            let Ok(known) = self.catalog.readable_copies(segment.content).await else { return Err(failure) };
+            segment.locations = known.into_iter().filter(|copy| !segment.tried.contains(copy)).collect();
+            if segment.locations.is_empty() {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Opens the first known copy that is readable. Copies behind an open circuit are tried last, and before them those
+    /// on backends whose usage limit is reached, and slow ones. A copy whose first byte is late is tried again without a
+    /// timeout if the others fail. Only a read that has begun opens copies beyond a usage limit.
+    async fn open_known(
+        &self,
+        segment: &mut Segment,
+        history: &mut ReadHistory,
+        mut failure: Error,
+    ) -> Result<ByteStream, Error> {
+        self.sort_copies(segment, history);
+        let (mut late, mut limited) = (VecDeque::new(), VecDeque::new());
+        while let Some(location) = segment.locations.pop_front().or_else(|| late.pop_front()) {
+            segment.tried.push(location.clone());
+            let Some(backend) = self.fleet.get(&location.backend) else {
+                failure = unavailable(BackendTrouble::NotConfigured, location.backend.to_string());
+                continue;
+            };
+            if let Some(limit) = self.limit_of(&location.backend).filter(|_| !history.has_begun) {
+                failure = Error::LimitReached(limit);
+                limited.push_back(location);
+                continue;
+            }
+            let timeout = self.first_byte_timeout(&segment.locations);
+            match self.open_copy(backend, &location.physical_key, segment.span, timeout).await {
+                Some(Ok(stream)) => {
+                    segment.locations.append(&mut late);
+                    segment.locations.append(&mut limited);
+                    return Ok(stream);
+                }
+                Some(Err(error)) => failure = self.unreadable(segment, &location, error).await,
+                None => {
+                    history.late.push(location.backend.clone());
+                    late.push_back(location);
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    fn sort_copies(&self, segment: &mut Segment, history: &ReadHistory) {
+        let order = |location: &Location| {
+            let name = &location.backend;
+            let is_late = history.late.contains(name) || self.fleet.is_slow(name);
+            (self.is_open(name), self.limit_of(name).is_some(), is_late)
+        };
+        segment.locations.make_contiguous().sort_by_cached_key(order);
+    }
+
+    /// The usage limit of a backend that forbids another read; `None` if none does.
+    fn limit_of(&self, backend: &BackendName) -> Option<ReachedLimit> {
+        self.fleet.reached_limit(backend, UsagePurpose::Read)
+    }
+
+    pub(crate) fn is_open(&self, backend: &BackendName) -> bool {
+        self.fleet.circuit(backend, CallKind::Read) == CircuitState::Open
+    }
+
+    /// How long to wait for the first byte of a copy; `None` if no other copy can be read now.
+    fn first_byte_timeout(&self, others: &VecDeque<Location>) -> Option<Duration> {
+        let is_usable = |other: &Location| {
+            let name = &other.backend;
+            self.fleet.get(name).is_some() && !self.is_open(name) && self.limit_of(name).is_none()
+        };
+        others.iter().any(is_usable).then(|| self.settings().first_byte_timeout)
+    }
+
+    /// Opens a copy. With a timeout, it waits for the first byte and returns `None` if that takes longer.
+    async fn open_copy(
+        &self,
+        backend: &SharedBackend,
+        key: &str,
+        span: Span,
+        timeout: Option<Duration>,
+    ) -> Option<Result<ByteStream, BackendError>> {
+        let Some(timeout) = timeout else { return Some(backend.get(key, Some(span)).await) };
+        let opened = tokio::time::timeout(timeout, first_byte(backend, key, span)).await.ok();
+        self.fleet.record_first_byte(backend.name(), opened.is_some());
+        if opened.is_none() {
+            tracing::warn!(backend = %backend.name(), physical_key = key, "first byte of copy is late, trying next");
+        }
+        opened
+    }
+
+    /// Reports a copy that cannot be read, and returns the error of the request if there is no other.
+    async fn unreadable(&self, segment: &Segment, location: &Location, error: BackendError) -> Error {
+        log_unreadable(location, &error);
+        if matches!(error, BackendError::Away(_)) {
+            self.fleet.suspect(&location.backend);
+        }
+        self.recheck_copy(segment.content, location, segment.size_bytes, &error).await;
+        self.copy_error(location, error)
+    }
+
+    /// A frozen backend may be the wrong disk or bucket, so bytes that it lacks are not lost.
+    fn copy_error(&self, location: &Location, error: BackendError) -> Error {
+        match (self.fleet.frozen_reason(&location.backend), error) {
+            (Some(reason), BackendError::NotFound) => {
+                unavailable(BackendTrouble::Frozen, format!("{}: {reason}", location.backend))
+            }
+            // "No space" is no answer to a read.
+            (_, BackendError::NoSpace(detail)) => unavailable(BackendTrouble::Unreachable, detail),
+            (_, error) => error.into(),
+        }
+    }
+}
+
+/// Opens a copy and waits for its first byte.
+async fn first_byte(backend: &SharedBackend, key: &str, span: Span) -> Result<ByteStream, BackendError> {
+    let mut body = backend.get(key, Some(span)).await?;
+    match body.next().await {
+        Some(Err(error)) => Err(BackendError::Away(error.to_string())),
+        // An exhausted stream must not be polled again.
+        first => Ok(Box::pin(stream::iter(first).chain(body.fuse()))),
+    }
+}
+
+pub(super) fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
+    Error::Unavailable { trouble, detail }
+}
+
+fn log_unreadable(location: &Location, error: &BackendError) {
+    let Location { backend, physical_key } = location;
+    tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
+}
