@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test soak damage check fuzz chaos bench setup
+.PHONY: run test soak damage check fuzz chaos drills bench setup
 
 run: ## build and serve with embedded defaults: SQLite and a local folder below ./s3o-data
 	$(CARGO) run --release --package s3o -- serve
@@ -27,6 +27,10 @@ fuzz: ## run new inputs for every fuzz target, S3O_FUZZ_SECONDS each; TARGET sel
 chaos: ## run instances, database and stores under random faults for S3O_CHAOS_SECONDS
 	S3O_CHAOS_SECONDS=$${S3O_CHAOS_SECONDS:-600} S3O_CHAOS_SEED=$${S3O_CHAOS_SEED:-$$(date +%s)} \
 		S3O_SUITES=chaos scripts/test.sh
+
+drills: ## fail each store in turn, drain 100,000 objects, run idle workers over a million contents
+	S3O_STORE_FAULT_SECONDS=$${S3O_STORE_FAULT_SECONDS:-10} S3O_DRAIN_OBJECTS=$${S3O_DRAIN_OBJECTS:-100000} \
+		S3O_IDLE_CONTENTS=$${S3O_IDLE_CONTENTS:-1000000} S3O_SUITES=drills scripts/test.sh
 
 bench: ## build a release, start private servers, measure them, print tables
 	scripts/bench.sh

@@ -3,7 +3,7 @@
 # suites, prints the duration of each and stops the servers. Fails if any suite failed.
 #
 # S3O_BIN       binary for the black-box tests (default: the one built here)
-# S3O_SUITES    suites to run, by name (default: all; chaos is a part of alone, damage of blackbox)
+# S3O_SUITES    suites to run, by name (default: all; chaos is a part of alone, damage of blackbox, drills of both)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -119,7 +119,8 @@ for name in $suites; do
         alone) suite alone blackbox -m alone ;;
         chaos) suite chaos blackbox -k test_chaos ;;
         damage) suite damage blackbox -k test_no_damage_deletes -s ;;
-        *) echo "$name is not a suite; use check, rust, doc, blackbox, alone, chaos or damage" >&2; exit 2 ;;
+        drills) suite drills blackbox -k "test_store_faults or test_large_drain or test_idle_copies" -s ;;
+        *) echo "$name is not a suite; use check, rust, doc, blackbox, alone, chaos, damage or drills" >&2; exit 2 ;;
     esac
 done
 summary

@@ -74,7 +74,8 @@ class ProxyHandler(BaseHTTPRequestHandler):
         finally:
             target.close()
 
-    def reply(self, status, headers, body):
+    def reply(self, status, headers, body, sent=None):
+        """Sends an answer, or only the first `sent` bytes of its body."""
         self.send_response_only(status)
         length = headers.get("Content-Length") if self.command == "HEAD" else None
         for name, value in headers.items():
@@ -83,7 +84,7 @@ class ProxyHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length or str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(body[:sent])
 
     def log_message(self, *arguments):
         pass

@@ -98,6 +98,7 @@ def run_until_nothing_is_left(server):
     eventually(is_done, 60 + CONTENTS / 10_000, 0.1)
 
 
+@pytest.mark.timeout(120 + CONTENTS / 5000)
 def test_tick_without_work_costs_one_statement_and_no_backend_call(server, own_postgres):
     assert server.rows("SELECT count(*) FROM contents") == [(CONTENTS,)]
     run_until_nothing_is_left(server)

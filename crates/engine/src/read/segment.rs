@@ -12,7 +12,7 @@ use s3o_model::content::{Location, Piece};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 use s3o_model::range::ByteRange;
-use s3o_model::usage::UsagePurpose;
+use s3o_model::usage::{ReachedLimit, UsagePurpose};
 
 use crate::{BackendTrouble, Engine, Error};
 
