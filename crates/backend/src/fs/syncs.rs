@@ -92,7 +92,7 @@ impl SharedSync {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::mpsc::{Sender, channel};
     use std::thread::{JoinHandle, spawn, yield_now};
 
     use rustix::io::Errno;
@@ -122,7 +122,7 @@ mod tests {
 
         /// A writer whose sync ends with what the test sends.
         fn arrive_first(&mut self) -> Sender<Result<(), Errno>> {
-            let (end, ended): (Sender<Result<(), Errno>>, Receiver<Result<(), Errno>>) = channel();
+            let (end, ended) = channel();
             self.arrive(true, move || ended.recv().expect("the test sends the end"));
             while !self.shared.state.lock().is_running {
                 yield_now();

@@ -13,21 +13,25 @@ const LEASE: Duration = Duration::from_mins(2);
 const LIMIT: u64 = 1000;
 
 /// The month of the fixture's clock.
+#[must_use]
 pub fn month() -> Month {
     "2023-11".parse().expect("valid")
 }
 
 /// A number of requests.
+#[must_use]
 pub fn requests(requests: u64) -> UsageTotals {
     UsageTotals { requests, ..UsageTotals::default() }
 }
 
 /// A process with these totals of the backend `b2`.
+#[must_use]
 pub fn record(instance: InstanceId, totals: UsageTotals) -> UsageRecord {
     UsageRecord { backend: backend("b2"), month: month(), instance, totals }
 }
 
 /// Ceilings of a process with these totals.
+#[must_use]
 pub fn allotment(revision: u64, own: &UsageRecord, ceiling: u64) -> UsageAllotment {
     UsageAllotment { revision, lease: LEASE, ceilings: vec![(own.clone(), requests(ceiling))] }
 }

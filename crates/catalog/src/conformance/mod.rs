@@ -154,9 +154,8 @@ macro_rules! conformance {
                 reference_from_bucket_with_higher_factor_raises_the_factor, drained_copy_is_moved_in_one_unit,
                 only_an_empty_backend_is_removed, join_adds_only_missing_copies,
                 unproven_copy_besides_enough_others_is_work_until_it_is_removed;
-            backend_views: unhealthy_backend_has_no_counting_copies,
-                every_live_instance_must_have_failed_for_long_enough, other_instances_have_time_to_answer,
-                at_most_half_of_the_backends_become_unhealthy;
+            backend_views: unhealthy_backend_has_no_counting_copies, other_instances_have_time_to_answer,
+                every_live_instance_must_have_failed_for_long_enough, at_most_half_of_the_backends_become_unhealthy;
             moves: copy_is_moved_in_one_unit, move_to_a_backend_with_a_copy_is_refused,
                 move_needs_both_backends_in_the_same_state, move_of_a_copy_that_was_moved_is_refused,
                 refused_move_is_judged_as_a_plain_copy;
@@ -235,8 +234,11 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
-    const TOPICS: [(&str, &str); 35] = [
+    const TOPICS: [(&str, &str); 37] = [
         ("backend_usage", include_str!("backend_usage.rs")),
+        ("backend_views", include_str!("backend_views.rs")),
+        ("moves", include_str!("moves.rs")),
+        ("write_offs", include_str!("write_offs.rs")),
         ("replicas", include_str!("replicas.rs")),
         ("copy_numbers", include_str!("copy_numbers.rs")),
         ("future_timestamps", include_str!("future_timestamps.rs")),

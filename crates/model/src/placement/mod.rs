@@ -17,6 +17,7 @@ pub enum Strategy {
 
 /// The properties of a backend that placement uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and every combination occurs")]
 pub struct BackendView {
     /// Name in the configuration.
     pub name: BackendName,

@@ -172,7 +172,7 @@ mod tests {
 
     fn allotment() -> Allotment {
         let month = "2026-11".parse().expect("valid");
-        Allotment { month, since: requests(10), ceilings: requests(30), ends: Duration::from_secs(60), others: 1 }
+        Allotment { month, since: requests(10), ceilings: requests(30), ends: Duration::from_mins(1), others: 1 }
     }
 
     #[test]

@@ -103,7 +103,9 @@ impl Cluster {
     /// Advances the clocks of the catalog and of these processes.
     pub fn advance(&self, processes: &[&Instance], duration: Duration) {
         self.clock.advance(duration);
-        processes.iter().for_each(|process| process.clock.advance(duration));
+        for process in processes {
+            process.clock.advance(duration);
+        }
     }
 
     /// Recorded requests of a month.
@@ -121,8 +123,12 @@ impl Cluster {
 impl Instance {
     /// Sends up to this many requests, as long as the limit permits them.
     pub fn send(&self, requests: u64) -> u64 {
-        let permitted = (0..requests).take_while(|_| self.usage.reached(UsagePurpose::Read).is_none());
-        permitted.map(|_| self.usage.count_request()).count() as u64
+        let mut sent = 0;
+        while sent < requests && self.usage.reached(UsagePurpose::Read).is_none() {
+            self.usage.count_request();
+            sent += 1;
+        }
+        sent
     }
 
     pub async fn obtain_ceilings(&self) {
