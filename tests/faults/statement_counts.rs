@@ -1,5 +1,5 @@
-//! Numbers of statements that a request sends to the catalog. While no copies are configured, further backends add none;
-//! copies add statements to the units of a PUT, but no unit.
+//! Numbers of statements that a request sends to the catalog. While no copies are configured, further backends add
+//! none; copies add statements to the units of a PUT, but no unit.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use s3o_tests::environment::Environment;
 use s3o_tests::harness::Harness;
 
 /// Requests to the catalog, in order: the name of a unit or `read`, with the number of statements.
-type Journal = Arc<Mutex<Vec<(&'static str, usize)>>>;
+type StatementJournal = Arc<Mutex<Vec<(&'static str, usize)>>>;
 
 struct CountedStatements {
     inner: Arc<dyn Driver>,
-    journal: Journal,
+    journal: StatementJournal,
 }
 
 #[async_trait]
@@ -46,7 +46,7 @@ struct Sent {
 }
 
 async fn sent(environment: Environment) -> Sent {
-    let journal = Journal::default();
+    let journal = StatementJournal::default();
     let counted =
         |inner: Arc<dyn Driver>| Arc::new(CountedStatements { inner, journal: journal.clone() }) as Arc<dyn Driver>;
     let harness = Harness::builder(&Arc::new(environment)).catalog_layer(counted).start_with_bucket().await;

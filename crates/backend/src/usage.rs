@@ -35,7 +35,7 @@ pub struct UsageContext {
     pub resume_delay: Duration,
 }
 
-/// Usage of one backend.
+/// What this process sent to one backend and received from it, and how much more it may.
 pub struct BackendUsage {
     backend: BackendName,
     context: UsageContext,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::endpoint::{Endpoint, LoadRequest};
 use super::figures::LoadStats;
 use super::plan::{Cell, LoadOperation, Workload};
-use super::transfer::{Transfer, TransferItem};
+use super::transfer::{StoreTransfer, TransferItem};
 use crate::Error;
 
 /// Number of connections that write the objects that a cell needs.
@@ -150,7 +150,7 @@ pub async fn send(
 
 /// Copies all these objects.
 pub async fn transfer(
-    transfer: &Arc<Transfer>,
+    transfer: &Arc<StoreTransfer>,
     items: Vec<TransferItem>,
     concurrency: usize,
 ) -> Result<LoadStats, Error> {

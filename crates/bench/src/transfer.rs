@@ -28,12 +28,12 @@ pub struct TransferItem {
 
 /// The two stores of a transfer.
 #[derive(Debug)]
-pub struct Transfer {
+pub struct StoreTransfer {
     pub source: SharedBackend,
     pub target: SharedBackend,
 }
 
-impl Transfer {
+impl StoreTransfer {
     /// Reads an object and writes it under the same key; returns its size.
     pub async fn copy(&self, item: &TransferItem) -> Result<u64, String> {
         let body = self.source.get(&item.key, None).await.map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ impl Transfer {
 
 /// Copies all objects of the source with this prefix and prints the rate as JSON; fails if one of them failed.
 pub async fn run(source: &str, target: &str, arguments: &BenchArguments) -> Result<(), Error> {
-    let transfer = Transfer { source: store(source, arguments)?, target: store(target, arguments)? };
+    let transfer = StoreTransfer { source: store(source, arguments)?, target: store(target, arguments)? };
     let items = transfer.items(&arguments.transfer_prefix).await?;
     let connections = arguments.concurrency.first().copied().unwrap_or(1);
     let began = Instant::now();
@@ -118,7 +118,7 @@ mod tests {
 
     use s3o_backend::{Backend as _, Fs, FsOptions, body};
 
-    use super::{Transfer, TransferItem};
+    use super::{StoreTransfer, TransferItem};
     use crate::load;
 
     fn folder(root: &std::path::Path) -> Fs {
@@ -133,7 +133,7 @@ mod tests {
         for key in ["a/1", "a/2", "b/1"] {
             source.put(key, 2, body::whole(b"xy".as_slice().into())).await.expect("stored");
         }
-        let transfer = Arc::new(Transfer { source: Arc::new(source), target: Arc::new(target) });
+        let transfer = Arc::new(StoreTransfer { source: Arc::new(source), target: Arc::new(target) });
         let items = transfer.items("a/").await.expect("listed");
         assert_eq!(items[0], TransferItem { key: "a/1".to_owned(), size_bytes: 2 });
         let stats = load::transfer(&transfer, items, 2).await.expect("copied");

@@ -33,8 +33,8 @@ pub(crate) fn summary_of_views() -> String {
     )
 }
 
-/// Returns a row if at most half of the backends in `$1` fail: they are unhealthy, or no instance with a recent view can
-/// use them. If more do, the fault is more likely the network of the instances, and new copies would not help.
+/// Returns a row if at most half of the backends in `$1` fail: they are unhealthy, or no instance with a recent view
+/// can use them. If more do, the fault is more likely the network of the instances, and new copies would not help.
 static FEW_FAIL: LazyLock<String> = LazyLock::new(|| {
     let (failing, usable) = (recent("f"), recent("u"));
     format!(

@@ -102,7 +102,7 @@ impl Catalog {
         let rows = self.survey(READ, params![month.to_string()]).await?;
         let first = rows.first().ok_or_else(|| Error::Corrupt("usage_ceilings has no row".to_owned()))?;
         let (now, revision) = (first.time("now")?, first.size("revision")?);
-        let rows = rows.iter().filter_map(|row| process_row(row).transpose()).collect::<Result<_, _>>()?;
+        let rows = rows.iter().filter_map(|row| recorded_usage(row).transpose()).collect::<Result<_, _>>()?;
         Ok(MonthReading { now, revision, rows })
     }
 
@@ -189,7 +189,7 @@ fn columns(records: &[UsageRecord]) -> Vec<(String, String, String, i64, i64, i6
 }
 
 /// `None` for the row of a month without usage.
-fn process_row(row: &Row) -> Result<Option<ProcessRow>, Error> {
+fn recorded_usage(row: &Row) -> Result<Option<ProcessRow>, Error> {
     if row.opt_text("backend")?.is_none() {
         return Ok(None);
     }

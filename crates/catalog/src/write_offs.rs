@@ -182,8 +182,8 @@ impl Catalog {
         self.write(unit).await.map(|_| Some(last))
     }
 
-    /// Writes off the next intents, cleanups and dead letters; false if there are no more. Intents whose lease lasts are
-    /// left. Fails as `Closed` if no write-off was begun.
+    /// Writes off the next intents, cleanups and dead letters; false if there are no more. Intents whose lease lasts
+    /// are left. Fails as `Closed` if no write-off was begun.
     pub async fn write_off_queues(&self, name: &BackendName) -> Result<bool, Error> {
         let mut any = false;
         for table in [&*INTENTS, &*CLEANUPS, &*DEAD_LETTERS] {

@@ -1,18 +1,18 @@
 //! For how long one instance could not use a backend, or could use it again.
 //!
-//! Moments are times since boot. A backend that fails, recovers and fails again within the settling time never counts as
-//! recovered: otherwise a store that answers for a moment every few minutes would never become unhealthy.
+//! Moments are times since boot. A backend that fails, recovers and fails again within the settling time never counts
+//! as recovered: otherwise a store that answers for a moment every few minutes would never be unhealthy.
 
 use std::time::Duration;
 
 /// What one instance saw of one backend since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Outage {
+pub struct OutageTracker {
     failing_since: Option<Duration>,
     usable_since: Option<Duration>,
 }
 
-impl Outage {
+impl OutageTracker {
     /// Records the state at `now`: `usable_since` is the moment since which calls are made, `None` if none are. The
     /// outage ends once calls have been made for the time `settling`.
     pub fn record(&mut self, usable_since: Option<Duration>, now: Duration, settling: Duration) {
@@ -46,7 +46,8 @@ impl Outage {
     }
 }
 
-/// True if more than half of the `configured` backends fail. The fault is then more likely the network of the instances.
+/// True if more than half of the `configured` backends fail. The fault is then more likely the network of the
+/// instances.
 #[must_use]
 pub const fn most_fail(failing: usize, configured: usize) -> bool {
     failing * 2 > configured
@@ -56,7 +57,7 @@ pub const fn most_fail(failing: usize, configured: usize) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::{Outage, most_fail};
+    use super::{OutageTracker, most_fail};
 
     const SETTLING: Duration = Duration::from_secs(30);
 
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn outage_counts_from_the_first_failure_that_this_process_saw() {
-        let mut outage = Outage::default();
+        let mut outage = OutageTracker::default();
         assert_eq!(outage.failing_for(at(9)), None);
         outage.record(None, at(10), SETTLING);
         outage.record(None, at(14), SETTLING);
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn short_recovery_does_not_end_an_outage() {
-        let mut outage = Outage::default();
+        let mut outage = OutageTracker::default();
         outage.record(None, at(10), SETTLING);
         outage.record(Some(at(15)), at(16), SETTLING);
         outage.record(Some(at(40)), at(44), SETTLING);
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn recovery_counts_from_the_moment_at_which_it_was_seen() {
-        let mut outage = Outage::default();
+        let mut outage = OutageTracker::default();
         outage.record(None, at(100), SETTLING);
         // The circuit was closed all along; the backend was frozen.
         outage.record(Some(at(0)), at(104), SETTLING);
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn backend_that_never_failed_is_usable_since_its_circuit_closed() {
-        let mut outage = Outage::default();
+        let mut outage = OutageTracker::default();
         outage.record(Some(at(0)), at(100), SETTLING);
         assert!(outage.is_over(at(100), SETTLING));
     }

@@ -1,7 +1,8 @@
 //! Rebalancing: which backend gives its next copy away, and which one takes it.
 //!
-//! A pass plans moves without waiting for them: it changes its own counters as if each move had succeeded. A dry run and
-//! a real run therefore plan the same moves. During a pass a backend either gives or takes, so that no copy is moved on.
+//! A pass plans moves without waiting for them: it changes its own counters as if each move had succeeded. A dry run
+//! and a real run therefore plan the same moves. During a pass a backend either gives or takes, so that no copy is moved
+//! on.
 
 use std::collections::HashSet;
 
@@ -36,7 +37,7 @@ pub struct BackendLoad {
 /// A copy that may be moved.
 #[derive(Debug, Clone)]
 pub struct MovableCopy<'a> {
-    /// The content of which it is a copy.
+    /// A content has at most one copy on each backend.
     pub content: ContentId,
     /// Number of bytes.
     pub size_bytes: u64,

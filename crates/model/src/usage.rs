@@ -175,9 +175,9 @@ impl Default for UsagePolicy {
 /// A limit of a backend that was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReachedLimit {
-    /// The limited backend.
+    /// Named in the answer to the client.
     pub backend: BackendName,
-    /// What is limited.
+    /// Requests, or bytes in one direction.
     pub kind: UsageKind,
     /// As configured.
     pub limit: u64,

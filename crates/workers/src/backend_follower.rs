@@ -17,7 +17,7 @@ use s3o_model::circuit::CircuitSettings;
 use s3o_model::clock::Clock;
 use s3o_model::ids::InstanceId;
 use s3o_model::names::BackendName;
-use s3o_model::outage::{Outage, most_fail};
+use s3o_model::outage::{OutageTracker, most_fail};
 use s3o_model::shared::Shared;
 
 use crate::{Error, IdentityWorker, Prober};
@@ -48,13 +48,13 @@ pub struct BackendFollower {
     /// Its `open_timeout` is how long a backend must be usable before it is healthy again.
     pub circuit: Shared<CircuitSettings>,
     /// What this instance saw.
-    pub observations: Mutex<HashMap<BackendName, Observation>>,
+    pub observations: Mutex<HashMap<BackendName, BackendObservation>>,
 }
 
 /// What this instance saw of one backend, and what it recorded.
 #[derive(Debug, Clone, Default)]
-pub struct Observation {
-    outage: Outage,
+pub struct BackendObservation {
+    outage: OutageTracker,
     /// When this instance last recorded its view, since boot, and whether it was failing.
     recorded: Option<(Duration, bool)>,
     /// When it last probed the backend because other instances could not use it.
@@ -198,7 +198,7 @@ impl BackendFollower {
         self.circuit.current().open_timeout
     }
 
-    fn observation<T>(&self, name: &BackendName, work: impl FnOnce(&mut Observation) -> T) -> T {
+    fn observation<T>(&self, name: &BackendName, work: impl FnOnce(&mut BackendObservation) -> T) -> T {
         work(self.observations.lock().entry(name.clone()).or_default())
     }
 }

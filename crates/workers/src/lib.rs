@@ -35,7 +35,7 @@ mod verify;
 mod watchdog;
 mod write_off;
 
-pub use backend_follower::{BackendFollower, Observation};
+pub use backend_follower::{BackendFollower, BackendObservation};
 pub use budget::{BackgroundGuard, Budget, RequestGuard};
 pub use cleanup::{BatchConcurrency, CleanupSettings, CleanupWorker};
 pub use clock_guard::{ClockAlarm, ClockGuard, ClockGuardParts, KernelClock};

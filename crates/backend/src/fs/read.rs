@@ -144,8 +144,8 @@ impl FileSpan {
         self.remaining.min(CHUNK_BYTES)
     }
 
-    /// Reads the next chunk on a blocking thread. The calling thread allocates the memory: the allocator keeps pages for
-    /// each thread that allocates, and there are many blocking threads.
+    /// Reads the next chunk on a blocking thread. The calling thread allocates the memory: the allocator keeps pages
+    /// for each thread that allocates, and there are many blocking threads.
     async fn next_on(self, threads: &DiskThreads) -> Result<(Bytes, Self), Error> {
         let buffer = buffer(self.next_length())?;
         threads.run(move || self.next(buffer)).await

@@ -41,8 +41,9 @@ impl FolderSyncs {
         self.failures.load(Ordering::SeqCst)
     }
 
-    /// Returns after a sync of the folder that began after this call. The kernel reports a lost block to a handle that was
-    /// open at that time. So a writer uses the sync of another handle only if none has failed since it opened its own.
+    /// Returns after a sync of the folder that began after this call. The kernel reports a lost block to a handle that
+    /// was open at that time. So a writer uses the sync of another handle only if none has failed since it opened its
+    /// own.
     pub(super) fn sync(&self, folder: &OwnedFd, failures_before: u64) -> Result<(), Errno> {
         let id = FolderId::of(folder)?;
         let shared = Arc::clone(self.folders.lock().entry(id).or_default());

@@ -17,7 +17,7 @@ use crate::{BodyError, ByteStream, body};
 
 /// The body of a request.
 pub(super) type OutgoingBody = CountedBody<UnsyncBoxBody<Bytes, BodyError>>;
-/// The body of a response.
+/// Counts the bytes that the store sends.
 pub(super) type StoreResponseBody = CountedBody<Incoming>;
 /// The error of the request body, if it failed.
 pub(super) type BodyFault = Arc<Mutex<Option<BodyError>>>;

@@ -27,7 +27,7 @@ impl CatalogTime {
         Self { clock, offset_ms, is_known: AtomicBool::new(false) }
     }
 
-    /// Time since boot.
+    /// Monotonic: setting the wall clock does not change it.
     #[must_use]
     pub fn since_boot(&self) -> Duration {
         self.clock.since_boot()

@@ -159,7 +159,7 @@ macro_rules! conformance {
             moves: copy_is_moved_in_one_unit, move_to_a_backend_with_a_copy_is_refused,
                 move_needs_both_backends_in_the_same_state, move_of_a_copy_that_was_moved_is_refused,
                 refused_move_is_judged_as_a_plain_copy;
-            write_offs: replaced_copy_is_written_off_without_a_trace, last_copy_becomes_lost,
+            write_offs: replaced_copy_is_written_off_without_a_trace, last_copy_is_lost,
                 copy_that_does_not_count_replaces_none, queues_are_written_off_as_one_finding_per_kind,
                 intent_is_kept_until_its_lease_ends, interrupted_write_off_continues,
                 write_that_ends_after_the_removal_leaves_a_finding, overwrite_of_a_lost_object_queues_nothing;

@@ -51,7 +51,7 @@ pub async fn replaced_copy_is_written_off_without_a_trace(fixture: &Fixture) {
 }
 
 /// The last copy stays as a lost one, which is not queued for deletion with its object.
-pub async fn last_copy_becomes_lost(fixture: &Fixture) {
+pub async fn last_copy_is_lost(fixture: &Fixture) {
     let bucket = fixture.bucket_with_factor(1).await;
     let content = fixture.put_copies(bucket, &["disk"], 1).await;
     assert_eq!(write_off(fixture).await, [total("lost_copies", 1, SIZE)]);
@@ -83,8 +83,8 @@ pub async fn queues_are_written_off_as_one_finding_per_kind(fixture: &Fixture) {
     for _ in 0..3 {
         fixture.put_copies(bucket, &["disk"], 1).await;
     }
-    let dead = "INSERT INTO cleanup_dlq (original_id, backend_name, physical_key, size_bytes, stripe, reason, attempts, \
-         created_at, dead_since) SELECT id, backend_name, physical_key, size_bytes, stripe, reason, 10, 1, 1 \
+    let dead = "INSERT INTO cleanup_dlq (original_id, backend_name, physical_key, size_bytes, stripe, reason, \
+         attempts, created_at, dead_since) SELECT id, backend_name, physical_key, size_bytes, stripe, reason, 10, 1, 1 \
          FROM cleanup_queue ORDER BY id LIMIT 1";
     fixture.change(dead, vec![]).await;
     fixture.change("DELETE FROM cleanup_queue WHERE id IN (SELECT original_id FROM cleanup_dlq)", vec![]).await;

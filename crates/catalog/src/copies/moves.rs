@@ -62,8 +62,8 @@ static GIVES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Returns a row if a copy of content `$1` on backend `$2` may replace the one at `$3`, `$4`: both backends are still in
-/// the state in which the move was planned.
+/// Returns a row if a copy of content `$1` on backend `$2` may replace the one at `$3`, `$4`: both backends are still
+/// in the state in which the move was planned.
 static MAY_REBALANCE: LazyLock<String> = LazyLock::new(|| {
     let (target, gives) = (&*TARGET_SUPPORTS, &*GIVES);
     format!(

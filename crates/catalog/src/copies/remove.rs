@@ -30,7 +30,8 @@ pub struct RemoveCopy {
     pub grace: Duration,
 }
 
-/// SQL that is true if an instance finds another store than expected at this backend: its copies may be on the wrong one.
+/// SQL that is true if an instance finds another store than expected at this backend: its copies may be on the wrong
+/// one.
 pub(super) fn disputed(backend: &str) -> String {
     format!(
         "EXISTS (SELECT 1 FROM identity_records r WHERE r.backend_name = {backend} AND r.reason IS NOT NULL \

@@ -126,7 +126,8 @@ static ON_BACKEND: LazyLock<String> = LazyLock::new(|| {
          CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts \
          FROM (SELECT content_id, physical_key FROM object_locations WHERE backend_name = $1 AND physical_key > $2 \
          AND state <> 'lost' ORDER BY physical_key LIMIT $3) w JOIN contents c ON c.id = w.content_id \
-         JOIN object_locations l ON l.content_id = w.content_id AND l.state <> 'lost' ORDER BY w.physical_key, l.backend_name"
+         JOIN object_locations l ON l.content_id = w.content_id AND l.state <> 'lost' \
+         ORDER BY w.physical_key, l.backend_name"
     )
 });
 

@@ -61,7 +61,7 @@ const DELETE_MARKED: &str = "DELETE FROM objects WHERE token = $1";
 /// An object to delete.
 #[derive(Debug, Clone, Copy)]
 pub struct DoomedObject<'a> {
-    /// Its bucket.
+    /// It must exist.
     pub bucket: BucketId,
     /// Its key; it need not exist.
     pub key: &'a ObjectKey,

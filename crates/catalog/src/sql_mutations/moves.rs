@@ -15,7 +15,7 @@ const SURPLUS: &str = "a content has more copies than its factor";
 guards! { [sqlite]
     a_draining_source_is_left_to_the_drain in source_drains: "commit_replica",
         [Words("s.draining = 0 AND ", "")], [RELEASED];
-    an_unhealthy_source_keeps_its_copy in source_becomes_unhealthy: "commit_replica",
+    an_unhealthy_source_keeps_its_copy in source_is_unhealthy_meanwhile: "commit_replica",
         [Words(" AND s.unhealthy_since IS NULL", "")], [RELEASED];
     a_source_that_is_removed_keeps_its_copy in source_is_being_removed: "commit_replica",
         [Words(" AND s.removing_since IS NULL AND s.removed_at IS NULL", "")], [RELEASED];
@@ -25,7 +25,7 @@ guards! { [sqlite]
         [Words("r.backend_name = s.name", "r.backend_name = ''")], [RELEASED];
     a_draining_target_replaces_no_copy in target_drains: "commit_replica",
         [Words("name = $2 AND draining = 0", "name = $2")], [RELEASED];
-    an_unhealthy_target_replaces_no_copy in target_becomes_unhealthy: "commit_replica",
+    an_unhealthy_target_replaces_no_copy in target_is_unhealthy_meanwhile: "commit_replica",
         [Words(" AND unhealthy_since IS NULL AND removing", " AND removing")], [RELEASED];
     a_target_that_is_removed_replaces_no_copy in target_is_being_removed: "commit_replica",
         [Words(" AND removing_since IS NULL AND removed_at IS NULL", "")], [RELEASED];
@@ -58,7 +58,7 @@ async fn source_drains(fixture: &Fixture) -> Damage {
     moved_after(fixture, "UPDATE backends SET draining = 1 WHERE name = 'disk'").await
 }
 
-async fn source_becomes_unhealthy(fixture: &Fixture) -> Damage {
+async fn source_is_unhealthy_meanwhile(fixture: &Fixture) -> Damage {
     moved_after(fixture, "UPDATE backends SET unhealthy_since = 1 WHERE name = 'disk'").await
 }
 
@@ -74,7 +74,7 @@ async fn target_drains(fixture: &Fixture) -> Damage {
     moved_after(fixture, "UPDATE backends SET draining = 1 WHERE name = 'east'").await
 }
 
-async fn target_becomes_unhealthy(fixture: &Fixture) -> Damage {
+async fn target_is_unhealthy_meanwhile(fixture: &Fixture) -> Damage {
     moved_after(fixture, "UPDATE backends SET unhealthy_since = 1 WHERE name = 'east'").await
 }
 

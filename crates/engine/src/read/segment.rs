@@ -81,8 +81,8 @@ impl Engine {
     }
 
     /// Opens the first known copy that is readable. Copies behind an open circuit are tried last, and before them those
-    /// on backends whose usage limit is reached, and slow ones. A copy whose first byte is late is tried again without a
-    /// timeout if the others fail. Only a read that has begun opens copies beyond a usage limit.
+    /// on backends whose usage limit is reached, and slow ones. A copy whose first byte is late is tried again without
+    /// a timeout if the others fail. Only a read that has begun opens copies beyond a usage limit.
     async fn open_known(
         &self,
         segment: &mut Segment,

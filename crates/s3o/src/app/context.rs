@@ -81,11 +81,7 @@ impl AppContext {
         let audit = opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))?;
         let mut registry = Registry::default();
         audit.register(&mut registry);
-        let usage_context = UsageContext {
-            time: Arc::new(CatalogTime::new(Arc::clone(&clock))),
-            demand: Arc::default(),
-            resume_delay: RESUME_DELAY_MAX.mul_f64(entropy.next_unit()),
-        };
+        let usage_context = usage_context(&clock, entropy.as_ref());
         let drift = DriftGauge::register(&mut registry, config.backends.iter().map(|backend| backend.name.clone()));
         Ok(Self {
             clock,
@@ -118,5 +114,13 @@ impl AppContext {
 
     pub fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
         register(&mut self.registry.lock())
+    }
+}
+
+fn usage_context(clock: &Arc<dyn Clock>, entropy: &dyn Entropy) -> UsageContext {
+    UsageContext {
+        time: Arc::new(CatalogTime::new(Arc::clone(clock))),
+        demand: Arc::default(),
+        resume_delay: RESUME_DELAY_MAX.mul_f64(entropy.next_unit()),
     }
 }

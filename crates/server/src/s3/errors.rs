@@ -5,6 +5,7 @@ use s3o_engine::{BodyError, Error};
 use s3o_model::clock::Timestamp;
 use s3o_model::etag::ETag;
 use s3o_model::multipart::PartsRefused;
+use s3o_model::usage::ReachedLimit;
 
 use super::expiration;
 use super::refusal::Refusal;
@@ -50,14 +51,16 @@ pub fn refuse(error: Error) -> Refusal {
             tracing::warn!(error = detail, "request failed, {trouble}");
             Refusal::because("ServiceUnavailable", trouble.to_string()).with_header(RETRY_AFTER, "1")
         }
-        Error::LimitReached(limit) => {
-            let setting = limit.kind.setting();
-            tracing::warn!(backend = %limit.backend, setting, "request failed, usage limit reached");
-            Refusal::because("SlowDown", limit.to_string()).with_header(RETRY_AFTER, "10")
-        }
+        Error::LimitReached(limit) => limit_reached(&limit),
         Error::Damaged(why) => internal("stored bytes are damaged", &why),
         Error::Internal(why) => internal("internal error", &why),
     }
+}
+
+fn limit_reached(limit: &ReachedLimit) -> Refusal {
+    let setting = limit.kind.setting();
+    tracing::warn!(backend = %limit.backend, setting, "request failed, usage limit reached");
+    Refusal::because("SlowDown", limit.to_string()).with_header(RETRY_AFTER, "10")
 }
 
 fn not_modified(etag: &ETag, last_modified: Timestamp) -> Refusal {

@@ -164,7 +164,7 @@ async fn nothing_is_unhealthy_while_most_backends_fail() {
 }
 
 #[tokio::test]
-async fn idle_backends_are_probed_before_one_becomes_unhealthy() {
+async fn idle_backends_are_probed_before_one_is_unhealthy() {
     let (fixture, stores) = (fixture(), Stores::named(&["a", "b", "c"]));
     let one = stores.instance(&fixture, 1).await;
     freeze(&one, "a");

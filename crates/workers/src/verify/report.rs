@@ -93,8 +93,8 @@ impl VerifyReport {
     /// Adds contents that are lost.
     pub(super) fn add_lost(&mut self, lost: Vec<String>) {
         self.lost.contents += lost.len() as u64;
-        let room = SAMPLES_MAX.saturating_sub(self.lost.samples.len());
-        self.lost.samples.extend(lost.into_iter().take(room));
+        let free = SAMPLES_MAX.saturating_sub(self.lost.samples.len());
+        self.lost.samples.extend(lost.into_iter().take(free));
     }
 
     /// Adds something that could not be checked.
