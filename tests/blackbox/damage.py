@@ -31,6 +31,7 @@ WORKERS = (
     "stale_multipart",
     "replicator",
     "over_replication",
+    "rebalancer",
     "drain",
     "usage_flush",
     "cleanup",

@@ -96,7 +96,7 @@ def test_rebalance_follows_the_configuration(disks):
 
     def is_packed():
         assert command(server, "rebalance").returncode == 0
-        return shares(server)["disk0"] > 0.8 and shares(server)["disk2"] == 0
+        return shares(server)["disk1"] == shares(server)["disk2"] == 0
 
     eventually(is_packed, SECONDS, 0.5)
     settle(server)

@@ -94,7 +94,10 @@ async fn contents_out_of_reach_do_not_hide_the_others() {
 #[tokio::test]
 async fn replicator_waits_until_every_backend_was_probed() {
     let harness = object_without_a_copy(None).await;
-    let detached = Harness::builder(&harness.environment).start_detached().await;
+    let environment = harness.environment.clone();
+    // Only one process uses a SQLite catalog.
+    drop(harness);
+    let detached = Harness::builder(&environment).start_detached().await;
     let report = replicate(&detached).await;
     assert!(report.items.is_empty() && report.yields.is_none());
     assert!(detached.process.identity.attach().await);

@@ -34,8 +34,8 @@ pub struct RemoveCopy {
 /// one.
 pub(super) fn disputed(backend: &str) -> String {
     format!(
-        "EXISTS (SELECT 1 FROM identity_records r WHERE r.backend_name = {backend} AND r.reason IS NOT NULL \
-         AND coalesce(r.dismissed_hash, '') <> r.hash AND r.lease_until > :now)"
+        "EXISTS (SELECT 1 FROM identity_records WHERE identity_records.backend_name = {backend} \
+         AND reason IS NOT NULL AND coalesce(dismissed_hash, '') <> hash AND lease_until > :now)"
     )
 }
 

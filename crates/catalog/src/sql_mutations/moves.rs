@@ -22,7 +22,7 @@ guards! { [sqlite]
     a_frozen_source_keeps_its_copy in source_is_frozen: "commit_replica",
         [Words(" AND s.frozen_reason IS NULL", "")], [RELEASED];
     a_disputed_source_keeps_its_copy in source_is_disputed: "commit_replica",
-        [Words("r.backend_name = s.name", "r.backend_name = ''")], [RELEASED];
+        [Words("identity_records.backend_name = s.name", "identity_records.backend_name = ''")], [RELEASED];
     a_draining_target_replaces_no_copy in target_drains: "commit_replica",
         [Words("name = $2 AND draining = 0", "name = $2")], [RELEASED];
     an_unhealthy_target_replaces_no_copy in target_is_unhealthy_meanwhile: "commit_replica",
@@ -32,9 +32,9 @@ guards! { [sqlite]
     a_frozen_target_replaces_no_copy in target_is_frozen: "commit_replica",
         [Words(" AND frozen_reason IS NULL", "")], [RELEASED];
     a_disputed_target_replaces_no_copy in target_is_disputed: "commit_replica",
-        [Words("r.backend_name = backends.name", "r.backend_name = ''")], [RELEASED];
+        [Words("identity_records.backend_name = backends.name", "identity_records.backend_name = ''")], [RELEASED];
     a_disputed_target_replaces_no_drained_copy in target_of_a_drain_is_disputed: "commit_replica",
-        [Words("r.backend_name = backends.name", "r.backend_name = ''")], [RELEASED];
+        [Words("identity_records.backend_name = backends.name", "identity_records.backend_name = ''")], [RELEASED];
     a_move_replaces_only_the_copy_that_it_named in copy_is_moved_away_and_back: "commit_replica",
         [Words(" AND o.physical_key = $4", "")], [SURPLUS];
 }

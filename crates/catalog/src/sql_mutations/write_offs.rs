@@ -20,7 +20,7 @@ guards! { [sqlite]
         [Words(" AND lease_until <= :now", "")], [FALSE_COMMIT];
     a_late_write_queues_nothing_on_a_removed_backend in a_write_ends_after_the_removal: "requeue",
         [Words(" AND NOT EXISTS (SELECT 1 FROM backends WHERE name = $1 AND removed_at IS NOT NULL)", "")],
-        [PARKED, broken::NAMED];
+        [PARKED];
     a_lost_copy_is_not_queued in a_lost_object_is_deleted: "delete_object",
         [Words(" AND (object_locations.state <> 'lost' OR", " AND (1 = 1 OR")], [PARKED];
 }

@@ -50,6 +50,8 @@ pub enum Act {
     /// One item and an event, then an error.
     FailHalfWay,
     Panic,
+    /// No item: another instance should do the work.
+    Yield,
     /// One item, after this time.
     Takes(Duration),
 }
@@ -112,6 +114,7 @@ impl Worker for ScriptedWorker {
             }
             Some(Act::Fail) => return Err(Error::NoSuchBackend("scripted".to_owned())),
             Some(Act::Panic) => panic!("scripted"),
+            Some(Act::Yield) => report.yields = Some("scripted"),
             Some(Act::Takes(duration)) => {
                 tokio::time::sleep(duration).await;
                 report.count("success", 1);

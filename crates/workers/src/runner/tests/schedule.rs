@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::harness::{Act, HOUR, Harness, MINUTE, SECOND, ScriptedWorker, sleep};
-use crate::{Kind, Scheduled};
+use crate::{Kind, RunOutcome, Scheduled};
 
 #[tokio::test(start_paused = true)]
 async fn instances_that_start_together_do_not_tick_together() {
@@ -97,5 +97,42 @@ async fn failures_back_off_and_notifications_do_not_shorten_the_delay() {
     assert!(gaps[6..].iter().all(|gap| *gap <= MINUTE + SECOND), "the interval is back after a success: {gaps:?}");
     assert_eq!(harness.history().await.len(), 6, "only failures are recorded");
     assert_eq!(harness.observer.runs.lock().len(), 6);
+    serving.stop().await;
+}
+
+/// The interval of a locked worker counts from its last run on any instance: a run that did nothing must not keep
+/// another instance from the work.
+#[tokio::test(start_paused = true)]
+async fn run_that_yields_is_skipped_and_leaves_the_work_to_another_instance() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("replicator", [Act::Yield; 200]));
+    let serving = harness.serve(vec![worker.on(Kind::Locked, HOUR)]);
+    sleep(HOUR / 2 + SECOND).await;
+    let view = serving.runner.list().await.expect("a list").remove(0);
+    assert!(view.last_success_at.is_none() && !worker.ticks().is_empty());
+    let last = view.last_run.expect("a run");
+    assert_eq!((last.outcome, last.reason.as_deref()), (RunOutcome::Skipped, Some("scripted")));
+    let other = ScriptedWorker::new("replicator", [Act::Did(1)]);
+    let elsewhere = harness.serve_with(vec![other.on(Kind::Locked, HOUR)], 9);
+    sleep(HOUR / 2 + SECOND).await;
+    assert_eq!(harness.history().await.len(), 1, "only the run that did something is recorded");
+    serving.stop().await;
+    elsewhere.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disabled_worker_runs_on_request_only() {
+    let (harness, worker) = (Harness::new(), ScriptedWorker::new("rebalancer", [Act::Did(1), Act::Did(1)]));
+    let mut scheduled = worker.on(Kind::Locked, MINUTE);
+    scheduled.schedule.enabled = false;
+    let serving = harness.serve(vec![scheduled]);
+    sleep(10 * MINUTE).await;
+    assert_eq!(worker.ticks().len(), 0);
+    let view = serving.runner.list().await.expect("a list").remove(0);
+    assert!(!view.enabled && view.next_due_at.is_none());
+    let report = serving.runner.run_now("rebalancer").await.expect("that worker");
+    assert_eq!((report.outcome, worker.ticks().len()), (RunOutcome::Ok, 1));
+    serving.runner.replace(vec![worker.on(Kind::Locked, MINUTE)]);
+    sleep(2 * MINUTE).await;
+    assert!(worker.ticks().len() > 1, "a reload enabled it");
     serving.stop().await;
 }
