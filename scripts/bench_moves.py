@@ -163,11 +163,11 @@ def drain_rate(admin, count):
 def drain(admin, count):
     """Seconds from when the backend is closed for writes until all objects were moved."""
     ask(admin, "/admin/api/backends/front/drain", "POST")
-    began, moved = time.monotonic(), 0
-    while moved < count:
-        assert time.monotonic() < began + DRAIN_SECONDS_MAX, f"only {moved} of {count} objects were moved"
+    began, left = time.monotonic(), count
+    while left > 0:
+        assert time.monotonic() < began + DRAIN_SECONDS_MAX, f"{left} of {count} objects were not moved"
         time.sleep(POLL_SECONDS)
-        moved = json.loads(ask(admin, "/admin/api/backends/front/drain"))["moved"]
+        left = json.loads(ask(admin, "/admin/api/backends/front/drain"))["remaining"]
     return time.monotonic() - began
 
 
