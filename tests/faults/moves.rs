@@ -46,7 +46,7 @@ async fn copy_is_moved_after_its_target_was_proven() {
     let calls: Vec<&str> =
         harness.flaky.log().iter().filter(|call| call.number > before).map(|call| call.operation).collect();
     assert_eq!(calls[..2], ["put", "probe"]);
-    assert!(calls[2..].contains(&"get"), "the identity is read after the probe: {calls:?}");
+    assert!(calls[2..].contains(&"read_own"), "the identity is read after the probe: {calls:?}");
     assert_eq!(places(&harness).await, ["memory"]);
     assert_intact(&harness).await;
 }

@@ -22,7 +22,7 @@ use crate::environment::Environment;
 use crate::harness::{Expected, Harness, bucket, get, key};
 
 /// Names of operations that may make no backend call.
-pub const WITHOUT_BACKEND: [&str; 1] = ["copy"];
+pub const WITHOUT_BACKEND: [&str; 2] = ["copy", "write-off"];
 
 /// A running operation.
 pub type Work<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;

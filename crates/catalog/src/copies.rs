@@ -46,7 +46,7 @@ pub(crate) const MAY_EXIST: &str = "(object_locations.state <> 'lost' OR EXISTS 
 /// there since the backend was accepted.
 const UNPROVEN: &str = "EXISTS (SELECT 1 FROM backends u WHERE u.name = l.backend_name AND u.draining = 0 \
      AND u.unhealthy_since IS NULL AND u.removing_since IS NULL AND u.removed_at IS NULL \
-     AND (l.state <> 'present' OR coalesce(l.verified_at, 0) < coalesce(u.trust_from, 0)))";
+     AND (l.state = 'suspect' OR (l.state = 'present' AND coalesce(l.verified_at, 0) < coalesce(u.trust_from, 0))))";
 
 /// SQL for the number of copies of a content that are to be probed, replaced or removed.
 fn unproven_copies(content: &str) -> String {

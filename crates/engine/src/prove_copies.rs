@@ -7,11 +7,12 @@ use s3o_model::copy_check::CopyState;
 use crate::{Engine, reread};
 
 impl Engine {
-    /// Checks copies that do not count although their backend takes writes: suspect ones, and those that were verified
-    /// before an operator accepted another store. Returns true if a copy counts again or became suspect.
+    /// Checks copies that do not count although their backend is in use: suspect ones, and those that were verified
+    /// before an operator accepted another store. A copy on an unhealthy backend is not checked: it does not count,
+    /// whatever its bytes are. Returns true if a copy counts again or became suspect.
     pub async fn recheck_uncounted(&self, work: &CopyWork) -> Result<bool, CatalogError> {
         let mut changed = false;
-        for copy in work.copies.iter().filter(|copy| !copy.counts && self.may_be_checked(copy)) {
+        for copy in work.copies.iter().filter(|copy| copy.is_unproven && self.may_be_checked(copy)) {
             let Location { backend, physical_key } = &copy.location;
             let state = if copy.is_present {
                 self.sharing.checker.check_copy(&copy.location, work.size_bytes).await

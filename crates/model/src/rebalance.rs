@@ -1,8 +1,7 @@
 //! Rebalancing: which backend gives its next copy away, and which one takes it.
 //!
 //! A pass plans moves without waiting for them: it changes its own counters as if each move had succeeded. A dry run
-//! and a real run therefore plan the same moves. During a pass a backend either gives or takes, so that no copy is moved
-//! on.
+//! and a real run therefore plan the same moves. During a pass a backend either gives or takes, so no copy is moved on.
 
 use std::collections::HashSet;
 

@@ -149,7 +149,7 @@ mod tests {
     fn copy(name: &str, verified_at: i64) -> CountedLocation {
         let location = Location { backend: name.parse().expect("valid"), physical_key: "b/k~1".to_owned() };
         let verified_at = Some(Timestamp::from_millis(verified_at));
-        CountedLocation { location, counts: true, is_present: true, verified_at }
+        CountedLocation { location, counts: true, is_unproven: false, is_present: true, verified_at }
     }
 
     fn chosen(copies: Vec<CountedLocation>, usage: &[QuotaUsage]) -> String {
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn damaged_copy_is_chosen_if_just_enough_others_count() {
-        let damaged = CountedLocation { counts: false, is_present: false, ..copy("a", 1) };
-        let unproven = CountedLocation { counts: false, ..copy("b", 1) };
+        let damaged = CountedLocation { counts: false, is_unproven: true, is_present: false, ..copy("a", 1) };
+        let unproven = CountedLocation { counts: false, is_unproven: true, ..copy("b", 1) };
         assert_eq!(chosen(vec![unproven, damaged, copy("c", 1)], &[]), "a");
     }
 }

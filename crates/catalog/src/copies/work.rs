@@ -10,7 +10,7 @@ use s3o_model::etag::{Md5, Sha256};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
-use super::{COUNTS, counting_copies, has_copy, note_work, note_work_of, unproven_copies};
+use super::{COUNTS, UNPROVEN, counting_copies, has_copy, note_work, note_work_of, unproven_copies};
 use crate::error::Error;
 use crate::objects::location;
 use crate::unit::{LockRank, Row, Unit, json};
@@ -46,6 +46,9 @@ pub struct CountedLocation {
     pub location: Location,
     /// True if the copy counts towards the factor.
     pub counts: bool,
+    /// True if it does not count although its backend is in use: it is suspect, or was not found there since the
+    /// backend was accepted.
+    pub is_unproven: bool,
     /// False for a suspect or lost copy.
     pub is_present: bool,
     /// When the copy was last read, probed or written.
@@ -65,7 +68,8 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT r.position, w.content_id, w.attempts, c.kind, c.state AS content_state, c.size_bytes, c.factor, \
          c.md5, c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
-         CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts FROM (SELECT 1 AS one) AS always \
+         CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts, CASE WHEN {UNPROVEN} THEN 1 ELSE 0 END AS unproven \
+         FROM (SELECT 1 AS one) AS always \
          LEFT JOIN copy_review r ON r.only_row = always.one \
          LEFT JOIN (SELECT content_id, attempts, copies, created_at, 1 AS one FROM copy_work \
          WHERE excess = $2 AND due <= :now ORDER BY copies, created_at LIMIT $1 OFFSET $3) w ON w.one = always.one \
@@ -98,6 +102,7 @@ fn copy_of(row: &Row) -> Result<Option<CountedLocation>, Error> {
     Ok(Some(CountedLocation {
         location,
         counts: row.int("counts")? == 1,
+        is_unproven: row.int("unproven")? == 1,
         is_present: row.text("state")? == "present",
         verified_at: row.opt_time("verified_at")?,
     }))
@@ -123,7 +128,7 @@ static ON_BACKEND: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT w.content_id, 0 AS attempts, c.kind, c.state AS content_state, c.size_bytes, c.factor, c.md5, \
          c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
-         CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts \
+         CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts, CASE WHEN {UNPROVEN} THEN 1 ELSE 0 END AS unproven \
          FROM (SELECT content_id, physical_key FROM object_locations WHERE backend_name = $1 AND physical_key > $2 \
          AND state <> 'lost' ORDER BY physical_key LIMIT $3) w JOIN contents c ON c.id = w.content_id \
          JOIN object_locations l ON l.content_id = w.content_id AND l.state <> 'lost' \

@@ -31,7 +31,7 @@ guards! { [sqlite]
     only_probed_copies_support_a_removal in a_copy_is_removed_with_one_probed: "remove_copy",
         [Guard("AND factor <= (")], [TOO_FEW];
     a_damaged_copy_stays_work_besides_enough_others in a_damaged_copy_is_settled: "settle_copy_work",
-        [Words(" > 0))", " > 9))"), Words(" OR w.m > 0", "")], [FORGOTTEN];
+        [Words(" > 0) AND EXISTS", " > 9) AND EXISTS")], [FORGOTTEN];
     a_draining_backend_takes_no_intent in a_write_is_staged_during_a_drain: "stage",
         [Words(" AND draining = 0", "")], [WRITTEN];
     a_removed_backend_takes_no_intent in a_write_is_staged_during_a_removal: "stage",
