@@ -20,8 +20,8 @@ const WAITING: &str = "SELECT (SELECT count(*) FROM pending_objects) + (SELECT c
      + (SELECT count(*) FROM multipart_parts p JOIN multipart_uploads u ON u.id = p.upload_id \
         WHERE u.state <> 'open') AS waiting";
 
-/// Contents whose number of present copies differs from their factor. Copies on an unhealthy backend are kept and do not
-/// count.
+/// Contents whose number of present copies differs from their factor. Copies on an unhealthy backend are kept and do
+/// not count.
 const WRONG_COPIES: &str = "SELECT c.id FROM contents c WHERE c.kind = 'whole' AND c.state = 'live' AND c.factor > 1 \
      AND c.factor <> (SELECT count(*) FROM object_locations l JOIN backends k ON k.name = l.backend_name \
      WHERE l.content_id = c.id AND l.state = 'present' AND k.removing_since IS NULL AND k.unhealthy_since IS NULL)";

@@ -216,6 +216,13 @@ impl Circuits {
 }
 
 impl Fleet {
+    /// Records that no probe of a backend is awaited: an operator removed it.
+    pub fn skip_probe(&self, name: &BackendName) {
+        if let Some(member) = self.member(name) {
+            member.change(|state| state.probed = true);
+        }
+    }
+
     /// True once every backend was probed or attached since the start.
     #[must_use]
     pub fn is_probed(&self) -> bool {

@@ -64,6 +64,12 @@ impl Engine {
             match outcome {
                 // A part was replaced, or a concurrent request closed the upload.
                 Err(Error::Conflict | Error::NoSuchUpload) => {}
+                // The parts of an upload that another request closed meanwhile may be deleted already.
+                Err(Error::Parts(refused)) => {
+                    if matches!(self.named_upload(&complete.target).await?.state, UploadState::Open) {
+                        return Err(Error::Parts(refused));
+                    }
+                }
                 outcome => return outcome,
             }
         }

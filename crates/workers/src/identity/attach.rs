@@ -99,6 +99,7 @@ impl IdentityWorker {
         // Without an identity, a removed backend would look like a new one.
         if self.parts.identities.known_backend(name).await?.removed {
             self.parts.fleet.set_frozen(name, Some(REMOVED.to_owned()));
+            self.parts.fleet.skip_probe(name);
             return Ok(());
         }
         backend.reopen_store().await.map_err(|source| Error::of(backend, source))?;
