@@ -55,7 +55,7 @@ async fn copy_is_moved_after_its_target_was_proven() {
 async fn copy_stays_if_the_probe_of_its_target_fails() {
     let harness = object_on_the_second().await;
     harness.flaky.fail_call(harness.flaky.calls() + 2, Fault::Before);
-    assert_eq!(tick(&harness, "rebalancer").await.items["not_moved"], 1);
+    assert_eq!(tick(&harness, "rebalancer").await.items["failed"], 1);
     assert_eq!(places(&harness).await, ["second"]);
     assert_intact(&harness).await;
 }

@@ -44,11 +44,14 @@ impl Engine {
             if !self.fleet.permits_background(&copy.location.backend) {
                 continue;
             }
-            let state = if work.factor == 1 {
-                self.compare_digest(work, &copy.location).await
-            } else {
-                self.sharing.checker.check_copy(&copy.location, work.size_bytes).await
+            let state = match self.sharing.checker.check_copy(&copy.location, work.size_bytes).await {
+                CopyState::Good if work.factor == 1 => self.compare_digest(work, &copy.location).await,
+                state => state,
             };
+            if state == CopyState::Bad {
+                // It is replaced, so that a later attempt finds enough copies.
+                self.suspect(work.content, &copy.location).await;
+            }
             if state == CopyState::Good && self.sharing.checker.has_right_identity(&copy.location.backend).await {
                 proven.push(copy.location.clone());
             }

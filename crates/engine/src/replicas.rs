@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    async fn failed_transfer(
+    pub(super) async fn failed_transfer(
         &self,
         work: &CopyWork,
         source: &Location,

@@ -162,8 +162,8 @@ impl BackendFollower {
     async fn judge(&self, in_use: &[(&SharedBackend, &SharedBackendState)]) -> Result<(), Error> {
         let after = *self.unhealthy_after.current();
         let is_candidate =
-            |state: &&SharedBackendState| state.unhealthy_since.is_none() && fails(state) && lasts(state, after);
-        let candidates: Vec<_> = in_use.iter().map(|(_, state)| *state).filter(is_candidate).collect();
+            |state: &SharedBackendState| state.unhealthy_since.is_none() && fails(state) && lasts(state, after);
+        let candidates: Vec<_> = in_use.iter().filter(|(_, state)| is_candidate(state)).collect();
         let known_to_fail = in_use.iter().filter(|(_, state)| fails(state)).count();
         if candidates.is_empty() || most_fail(known_to_fail, in_use.len()) {
             return Ok(());
@@ -174,8 +174,11 @@ impl BackendFollower {
             return Ok(());
         }
         let configured: Vec<BackendName> = in_use.iter().map(|(backend, _)| backend.name().clone()).collect();
-        for state in candidates {
-            self.begin_unhealthy(&state.name, &configured).await?;
+        for (backend, state) in candidates {
+            // It may have come back a moment ago.
+            if self.fleet.frozen_reason(&state.name).is_some() || !self.prober.probe(backend).await {
+                self.begin_unhealthy(&state.name, &configured).await?;
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Adds a written copy to its content. A move first proves that the new copy is where it should be.
 
-use s3o_backend::Written;
+use s3o_backend::{Error as BackendError, Written};
 use s3o_catalog::{CopyWork, Error as CatalogError, Replica, ReplicaSource, Verdict};
 use s3o_model::content::Location;
 use s3o_model::copy_check::CopyState;
@@ -10,8 +10,9 @@ use crate::Engine;
 use crate::write::{CopyResult, Staged, WriteCopy};
 
 impl Engine {
-    /// Commits a copy that was read from `source`. A move whose reason no longer holds, or whose target could not be
-    /// proven, is committed as a plain copy, if the content lacks one.
+    /// Commits a copy that was read from `source`. A move whose reason no longer holds is committed as a plain copy, if
+    /// the content lacks one. A move whose target could not be proven adds nothing: a copy that its backend lacks would
+    /// count.
     pub(super) async fn commit_replica(
         &self,
         work: &CopyWork,
@@ -20,17 +21,20 @@ impl Engine {
         replaces: &ReplicaSource,
     ) -> CopyOutcome {
         let (target, is_move) = (staged.place.clone(), replaces.replaced().is_some());
-        let is_proven = is_move && self.is_proven(&target, work.size_bytes).await;
+        if is_move && !self.is_proven(&target, work.size_bytes).await {
+            let unproven = BackendError::Unknown("the new copy could not be verified on its backend".to_owned());
+            return self.failed_transfer(work, source, staged, unproven).await;
+        }
         let mut replica = Replica {
             intent: staged.id,
             content: work.content,
             backend: target.backend.clone(),
             backend_version: written.version_id.clone(),
             source: source.clone(),
-            replaces: if is_proven { replaces.clone() } else { ReplicaSource::Nothing },
+            replaces: replaces.clone(),
         };
         let mut committed = self.catalog.commit_replica(&replica).await;
-        if is_proven && matches!(committed, Err(CatalogError::Guard(Verdict::NotNeeded))) {
+        if is_move && matches!(committed, Err(CatalogError::Guard(Verdict::NotNeeded))) {
             replica.replaces = ReplicaSource::Nothing;
             committed = self.catalog.commit_replica(&replica).await;
         }

@@ -8,12 +8,16 @@ use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, fingerprint};
 use s3o_catalog::{IdentityRecord, SharedBackendState};
 use s3o_model::names::BackendName;
 
+use tokio::time::timeout;
+
 use super::marks::Mismatch;
 use super::{IdentityWorker, REMOVED, SinceBoot};
 use crate::Error;
 
 /// How long a record is live after its last renewal.
 pub const RECORD_LEASE: Duration = Duration::from_mins(2);
+/// How long the comparison of a disputed backend may take.
+const DISPUTE_MAX: Duration = Duration::from_secs(5);
 /// Age at which a record is renewed.
 const RENEW_AFTER: Duration = Duration::from_secs(30);
 
@@ -121,8 +125,12 @@ impl IdentityWorker {
             if state.removed {
                 self.parts.fleet.set_frozen(name, Some(REMOVED.to_owned()));
             }
-            if state.disputed {
-                self.answer_dispute(name).await?;
+        }
+        // One that hangs must not keep this instance from the states of the others.
+        for state in states.iter().filter(|state| state.disputed) {
+            let answered = timeout(DISPUTE_MAX, self.answer_dispute(&state.name)).await;
+            if !matches!(answered, Ok(Ok(()))) {
+                tracing::info!(backend = %state.name, "cannot compare a disputed backend, retrying");
             }
         }
         self.hasten_copies().await
