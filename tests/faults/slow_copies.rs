@@ -38,6 +38,15 @@ async fn add_copy(harness: &Harness) {
     harness.change(copy).await;
 }
 
+/// The copy on the second backend has other bytes than the object, and is suspect.
+async fn damage_second_copy(harness: &Harness) {
+    let [key] = &harness.texts("SELECT DISTINCT physical_key FROM object_locations").await[..] else {
+        panic!("one key")
+    };
+    harness.environment.backends[1].memory.plant(key, Bytes::from_static(b"another body of 22 b.."));
+    harness.change("UPDATE object_locations SET state = 'suspect' WHERE backend_name = 'second'").await;
+}
+
 fn fail_next(harness: &Harness, backend: usize, fault: Fault) {
     let flaky = &harness.environment.backends[backend].flaky;
     flaky.fail_call(flaky.calls() + 1, fault);
@@ -78,6 +87,28 @@ async fn slow_copy_continues_the_body_if_the_other_copy_is_cut_off() {
     let harness = two_copies().await;
     fail_next(&harness, 0, Fault::Delay(SLOW));
     fail_next(&harness, 1, Fault::Cut(7));
+    read_time(&harness).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_copy_is_read_before_a_suspect_one() {
+    let harness = two_copies().await;
+    damage_second_copy(&harness).await;
+    fail_next(&harness, 0, Fault::Delay(SLOW));
+    assert_eq!(read_time(&harness).await.as_secs(), SLOW.as_secs(), "it waits for the only good copy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn copy_from_before_an_accept_is_read_last() {
+    let harness = two_copies().await;
+    harness.change("UPDATE object_locations SET verified_at = 5 WHERE backend_name = 'second'").await;
+    harness.change("UPDATE backends SET trust_from = 9 WHERE name = 'memory'").await;
+    harness.change("UPDATE object_locations SET verified_at = 5 WHERE backend_name = 'memory'").await;
+    let first = &harness.environment.backends[0].flaky;
+    let calls = first.calls();
+    read_time(&harness).await;
+    assert_eq!(first.calls(), calls, "the first backend was accepted, and its copy was not found there since");
+    fail_next(&harness, 1, Fault::Before);
     read_time(&harness).await;
 }
 

@@ -85,6 +85,18 @@ async fn reads_use_copies_within_limits_and_are_refused_without_one() {
 }
 
 #[tokio::test]
+async fn suspect_copy_does_not_replace_one_beyond_its_limit() {
+    let harness = harness().await;
+    harness.store("a", BODY).await.expect("stored");
+    let [first, _] = &backends_of_copies(&harness).await[..] else { panic!("two copies") };
+    let suspect = "UPDATE object_locations SET state = 'suspect' \
+                   WHERE backend_name = (SELECT max(backend_name) FROM object_locations)";
+    harness.change(suspect).await;
+    limit(&harness, first, requests(1)).await;
+    assert_eq!(reached(harness.engine.get_object(get("a")).await), (first.clone(), UsageKind::Requests));
+}
+
+#[tokio::test]
 async fn deletes_continue_beyond_every_limit() {
     let harness = harness().await;
     harness.store("a", BODY).await.expect("stored");

@@ -11,11 +11,11 @@ mod work;
 
 use std::sync::LazyLock;
 
-use s3o_model::content::Location;
+use s3o_model::content::{Location, ReadableCopy};
 use s3o_model::ids::ContentId;
 
 use crate::error::Error;
-use crate::objects::location;
+use crate::objects::{TRUST, readable_copy};
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
 
@@ -103,14 +103,18 @@ pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location) {
 }
 
 /// The same order as in the lookup of an object.
-const READABLE: &str = "SELECT backend_name, physical_key FROM object_locations \
-     WHERE content_id = $1 AND state <> 'lost' ORDER BY state, backend_name";
+static READABLE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT l.backend_name, l.physical_key, {TRUST} AS trust FROM object_locations l \
+         WHERE l.content_id = $1 AND l.state <> 'lost' ORDER BY trust, l.backend_name"
+    )
+});
 
 impl Catalog {
     /// The copies of a content that may be readable at this moment.
-    pub async fn readable_copies(&self, content: ContentId) -> Result<Vec<Location>, Error> {
-        let rows = self.find(READABLE, params![content], |rows| !rows.is_empty()).await?;
-        Ok(rows.iter().map(location).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    pub async fn readable_copies(&self, content: ContentId) -> Result<Vec<ReadableCopy>, Error> {
+        let rows = self.find(&READABLE, params![content], |rows| !rows.is_empty()).await?;
+        rows.iter().filter_map(|row| readable_copy(row).transpose()).collect()
     }
 
     /// Records that a copy is good: a suspect one was read and has the right digest, a present one was probed.

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use s3o_model::cleanup::Reason;
 use s3o_model::clock::Timestamp;
 use s3o_model::conditions::WriteCondition;
-use s3o_model::content::{Location, Piece};
+use s3o_model::content::{Piece, ReadableCopy};
 use s3o_model::etag::{ETag, Md5, Sha256};
 use s3o_model::ids::{BucketId, ClaimToken, ContentId};
 use s3o_model::listing::{ListPage, ListQuery};
@@ -24,7 +24,7 @@ pub(crate) use delete::delete_marked;
 #[cfg(test)]
 pub(crate) use delete::{MISLED, MISLED_BY_EXPIRY};
 pub use expire::ExpiredObject;
-pub(crate) use resolve::{attributes, location};
+pub(crate) use resolve::{TRUST, attributes, location, readable_copy};
 pub use stuck::StuckObject;
 pub use upsert::PutRow;
 pub(crate) use upsert::{insert_object, upsert_object};
@@ -59,7 +59,7 @@ pub struct WholeContent {
     /// Digest of all bytes.
     pub md5: Md5,
     /// Copies that are not lost; those in state `present` come first.
-    pub locations: Vec<Location>,
+    pub copies: Vec<ReadableCopy>,
 }
 
 /// A written body that becomes an object.

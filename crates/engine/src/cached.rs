@@ -61,12 +61,12 @@ impl Engine {
     async fn load_whole(&self, object: &Object, whole: &WholeContent) -> Result<Bytes, Error> {
         let (content, size_bytes) = (object.content, object.size_bytes);
         let mut failure = Error::Damaged("no copy of the content is known".to_owned());
-        for copy in &whole.locations {
-            let source = ContentSource::Whole { content, size_bytes, locations: vec![copy.clone()] };
+        for copy in &whole.copies {
+            let source = ContentSource::Whole { content, size_bytes, copies: vec![copy.clone()] };
             match self.read_all(source, size_bytes).await {
                 Ok(body) if digest(&body).await? == whole.md5 => return Ok(body),
                 Ok(_) => {
-                    self.suspect(content, copy).await;
+                    self.suspect(content, &copy.location).await;
                     failure = Error::Damaged("no copy has the digest that was written".to_owned());
                 }
                 Err(error) => failure = error,
@@ -87,11 +87,11 @@ impl Engine {
                 return Err(Error::Damaged("a part exceeds the size of its object".to_owned()));
             }
             let read = digest(&slice(&body, range)).await?;
-            if let [copy] = part.locations.as_slice()
+            if let [copy] = part.copies.as_slice()
                 && part.is_whole()
                 && read != part.whole_md5
             {
-                self.suspect(part.whole, copy).await;
+                self.suspect(part.whole, &copy.location).await;
             }
             digests.extend_from_slice(&read.0);
         }

@@ -55,7 +55,7 @@ pub(crate) fn source_of(resolved: Resolved) -> Result<ContentSource, Error> {
     let object = resolved.object.ok_or(Error::NoSuchKey)?;
     Ok(match resolved.whole {
         Some(whole) => {
-            ContentSource::Whole { content: object.content, size_bytes: object.size_bytes, locations: whole.locations }
+            ContentSource::Whole { content: object.content, size_bytes: object.size_bytes, copies: whole.copies }
         }
         None => ContentSource::Joined { content: object.content },
     })

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use s3o_backend::{BodyError, ByteStream, Span};
-use s3o_model::content::Location;
+use s3o_model::content::ReadableCopy;
 use s3o_model::ids::ContentId;
 use s3o_model::range::ByteRange;
 
@@ -21,8 +21,8 @@ const PIECES_PAGE: usize = 100;
 /// The content to read.
 #[derive(Debug, Clone)]
 pub(crate) enum ContentSource {
-    /// Complete at each of these locations.
-    Whole { content: ContentId, size_bytes: u64, locations: Vec<Location> },
+    /// Complete at each of these copies.
+    Whole { content: ContentId, size_bytes: u64, copies: Vec<ReadableCopy> },
     /// An ordered list of ranges of whole contents, which the catalog returns in pages.
     Joined { content: ContentId },
 }
@@ -68,9 +68,9 @@ impl RangeReader {
     fn new(engine: Engine, source: ContentSource, range: ByteRange) -> Self {
         let (unplanned, planned) = match source {
             ContentSource::Joined { content } => (Some((content, range)), VecDeque::new()),
-            ContentSource::Whole { content, size_bytes, locations } => {
+            ContentSource::Whole { content, size_bytes, copies } => {
                 let span = Span { offset: range.start, length: range.length };
-                (None, VecDeque::from([Segment::new((content, size_bytes), locations, span)]))
+                (None, VecDeque::from([Segment::new((content, size_bytes), copies, span)]))
             }
         };
         Self { engine, unplanned, planned, current: None, history: ReadHistory::default() }

@@ -13,6 +13,26 @@ pub struct Location {
     pub physical_key: String,
 }
 
+/// How far the bytes of a copy are trusted. Reads try the most trusted copies first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CopyTrust {
+    /// Present, and verified since its backend was last accepted.
+    Verified,
+    /// Present, but not yet found on the store that an operator accepted.
+    OlderThanAccept,
+    /// A check found that its bytes are missing or not what was written.
+    Suspect,
+}
+
+/// A copy that a read may open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadableCopy {
+    /// Where it is stored.
+    pub location: Location,
+    /// How far its bytes are trusted.
+    pub trust: CopyTrust,
+}
+
 /// A range of one whole content, with the locations where it can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
@@ -31,7 +51,7 @@ pub struct Piece {
     /// MD5 of the whole content.
     pub whole_md5: Md5,
     /// Copies of the whole content, in the order to try them.
-    pub locations: Vec<Location>,
+    pub copies: Vec<ReadableCopy>,
 }
 
 impl Piece {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use s3o_model::content::Location;
+use s3o_model::content::{CopyTrust, Location, ReadableCopy};
 use s3o_model::copy_check::CopyState;
 use s3o_model::ids::{BucketId, ContentId};
 use s3o_model::intent::Intent;
@@ -64,7 +64,7 @@ pub async fn copy_is_marked_suspect_once(fixture: &Fixture) {
     assert!(!fixture.catalog.suspect(content, &copy).await.expect("marked before"));
     assert_eq!((states(fixture, content).await, fixture.usage().await), (vec!["suspect".to_owned()], (5, 0, 0)));
     let found = fixture.resolve("bad", "a").await.whole.expect("whole");
-    assert_eq!(found.locations, [copy]);
+    assert_eq!(found.copies, [ReadableCopy { location: copy, trust: CopyTrust::Suspect }]);
 }
 
 /// A late reader may report a copy that was replaced or deleted in the meantime. Nothing changes then.

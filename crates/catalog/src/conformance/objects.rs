@@ -35,7 +35,10 @@ pub async fn put_reads_back_all_attributes(fixture: &Fixture) {
     assert_eq!((object.key, object.expires_at), (key("a/ä"), None));
     let whole = resolved.whole.expect("in one piece");
     assert_eq!(whole.md5, md5_of(put.content));
-    assert_eq!((whole.locations[0].backend.as_str(), &whole.locations[0].physical_key), ("disk", &intent.physical_key));
+    assert_eq!(
+        (whole.copies[0].location.backend.as_str(), &whole.copies[0].location.physical_key),
+        ("disk", &intent.physical_key)
+    );
     assert_eq!(fixture.usage().await, (9, 0, 0));
 }
 
@@ -66,8 +69,8 @@ pub async fn locations_are_returned_best_first(fixture: &Fixture) {
     fixture.commit_put(put).await.expect("committed");
     fixture.change("UPDATE object_locations SET state = 'suspect' WHERE backend_name = 'cloud'", vec![]).await;
     fixture.change("UPDATE object_locations SET state = 'lost' WHERE backend_name = 'disk'", vec![]).await;
-    let places = fixture.resolve("copies", "a").await.whole.expect("whole").locations;
-    let names: Vec<&str> = places.iter().map(|place| place.backend.as_str()).collect();
+    let places = fixture.resolve("copies", "a").await.whole.expect("whole").copies;
+    let names: Vec<&str> = places.iter().map(|place| place.location.backend.as_str()).collect();
     assert_eq!(names, ["tape", "cloud"]);
     assert!(fixture.delete(bucket, "a").await);
     assert_eq!(fixture.queued().await.len(), 3, "a lost copy may still be there");
@@ -222,7 +225,7 @@ pub async fn low_count_deletes_no_referenced_bytes(fixture: &Fixture) {
             ),
         }
         assert_eq!(fixture.standing(content).await, ContentStanding::Live(0), "{way}");
-        assert_eq!(fixture.resolve("drift", &kept).await.whole.expect("whole").locations.len(), 1, "{way}");
+        assert_eq!(fixture.resolve("drift", &kept).await.whole.expect("whole").copies.len(), 1, "{way}");
         fixture.change(drift, params![content]).await;
     }
 }

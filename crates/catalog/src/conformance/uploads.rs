@@ -133,7 +133,7 @@ pub async fn complete_joins_parts_in_order(fixture: &Fixture) {
             (9, 12)
         };
         assert_eq!((found.len(), found[0].number, found[0].start), (1, expected.0, expected.1), "byte {byte}");
-        assert_eq!((found[0].is_whole(), found[0].locations.len()), (true, 1));
+        assert_eq!((found[0].is_whole(), found[0].copies.len()), (true, 1));
     }
     assert_eq!(fixture.catalog.pieces(joined, 4, 13, 9).await.expect("pieces").len(), 3);
     assert_eq!(fixture.catalog.pieces(joined, 4, 13, 2).await.expect("pieces").len(), 2);

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use s3o_model::content::{Location, Piece};
+use s3o_model::content::{CopyTrust, Location, Piece, ReadableCopy};
 use s3o_model::etag::ETag;
 use s3o_model::ids::{BucketId, ContentId};
 use s3o_model::names::{BucketName, ObjectKey};
@@ -13,20 +13,30 @@ use crate::error::Error;
 use crate::unit::Row;
 use crate::{Catalog, params};
 
-const RESOLVE: &str = "SELECT b.id AS bucket_id, o.version_id, o.content_id, o.size_bytes, o.etag, o.checksum, \
-     o.headers, o.metadata, o.tags, o.last_modified, o.expires_at, c.kind, c.md5, l.backend_name, l.physical_key, \
-     :now AS now, CASE WHEN b.lifecycle IS NULL THEN NULL ELSE b.lifecycle_revision END AS rules FROM buckets b \
-     LEFT JOIN objects o ON o.bucket_id = b.id AND o.key = $2 AND (o.expires_at IS NULL OR o.expires_at > :now) \
-     LEFT JOIN contents c ON c.id = o.content_id \
-     LEFT JOIN object_locations l ON l.content_id = o.content_id AND l.state <> 'lost' \
-     WHERE b.name = $1 ORDER BY l.state, l.backend_name";
+static RESOLVE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT b.id AS bucket_id, o.version_id, o.content_id, o.size_bytes, o.etag, o.checksum, o.headers, \
+         o.metadata, o.tags, o.last_modified, o.expires_at, c.kind, c.md5, l.backend_name, l.physical_key, \
+         {TRUST} AS trust, :now AS now, \
+         CASE WHEN b.lifecycle IS NULL THEN NULL ELSE b.lifecycle_revision END AS rules FROM buckets b \
+         LEFT JOIN objects o ON o.bucket_id = b.id AND o.key = $2 AND (o.expires_at IS NULL OR o.expires_at > :now) \
+         LEFT JOIN contents c ON c.id = o.content_id \
+         LEFT JOIN object_locations l ON l.content_id = o.content_id AND l.state <> 'lost' \
+         WHERE b.name = $1 ORDER BY trust, l.backend_name"
+    )
+});
+
+/// SQL for the trust in a location `l` that is not lost, in the order of [`CopyTrust`].
+pub(crate) const TRUST: &str = "CASE WHEN l.state <> 'present' THEN 2 \
+     WHEN coalesce(l.verified_at, 0) < coalesce((SELECT t.trust_from FROM backends t WHERE t.name = l.backend_name), 0) \
+     THEN 1 ELSE 0 END";
 
 pub(super) async fn resolve(
     catalog: &Catalog,
     bucket: &BucketName,
     key: &ObjectKey,
 ) -> Result<Option<Resolved>, Error> {
-    let rows = catalog.find(RESOLVE, params![bucket, key], has_object).await?;
+    let rows = catalog.find(&RESOLVE, params![bucket, key], has_object).await?;
     let Some(first) = rows.first() else { return Ok(None) };
     let (bucket, now, rules) = (BucketId(first.int("bucket_id")?), first.time("now")?, first.opt_int("rules")?);
     if first.opt_text("version_id")?.is_none() {
@@ -34,8 +44,8 @@ pub(super) async fn resolve(
     }
     let whole = match first.text("kind")? {
         "whole" => {
-            let locations = rows.iter().filter_map(|row| location(row).transpose()).collect::<Result<_, _>>()?;
-            Some(WholeContent { md5: first.parse("md5")?, locations })
+            let copies = rows.iter().filter_map(|row| readable_copy(row).transpose()).collect::<Result<_, _>>()?;
+            Some(WholeContent { md5: first.parse("md5")?, copies })
         }
         _ => None,
     };
@@ -74,14 +84,25 @@ pub(crate) fn location(row: &Row) -> Result<Option<Location>, Error> {
     Ok(Some(Location { backend: row.parse("backend_name")?, physical_key: row.string("physical_key")? }))
 }
 
+/// The copy of a row; `None` if an outer join found none.
+pub(crate) fn readable_copy(row: &Row) -> Result<Option<ReadableCopy>, Error> {
+    let Some(location) = location(row)? else { return Ok(None) };
+    let trust = match row.int("trust")? {
+        0 => CopyTrust::Verified,
+        1 => CopyTrust::OlderThanAccept,
+        _ => CopyTrust::Suspect,
+    };
+    Ok(Some(ReadableCopy { location, trust }))
+}
+
 /// Pieces of joined content `$1` with their contents and locations; `chosen` is a condition with order and limit.
 fn select_pieces(chosen: &str) -> String {
     format!(
         "SELECT p.number, p.start, p.whole_id, p.byte_offset, p.length, c.size_bytes, c.md5, \
-         l.backend_name, l.physical_key, p.checksum FROM (SELECT * FROM content_parts WHERE joined_id = $1 AND \
+         l.backend_name, l.physical_key, {TRUST} AS trust, p.checksum FROM (SELECT * FROM content_parts WHERE joined_id = $1 AND \
          {chosen}) p JOIN contents c ON c.id = p.whole_id \
          LEFT JOIN object_locations l ON l.content_id = p.whole_id AND l.state <> 'lost' \
-         ORDER BY p.number, l.state, l.backend_name"
+         ORDER BY p.number, trust, l.backend_name"
     )
 }
 
@@ -129,8 +150,8 @@ fn gather(rows: &[Row]) -> Result<Gathered, Error> {
             pieces.push(piece(number, row)?);
             checksums.push(row.opt_json("checksum")?);
         }
-        if let (Some(piece), Some(location)) = (pieces.last_mut(), location(row)?) {
-            piece.locations.push(location);
+        if let (Some(piece), Some(copy)) = (pieces.last_mut(), readable_copy(row)?) {
+            piece.copies.push(copy);
         }
     }
     Ok((pieces, checksums))
@@ -145,6 +166,6 @@ fn piece(number: u32, row: &Row) -> Result<Piece, Error> {
         length: row.size("length")?,
         whole_bytes: row.size("size_bytes")?,
         whole_md5: row.parse("md5")?,
-        locations: Vec::new(),
+        copies: Vec::new(),
     })
 }

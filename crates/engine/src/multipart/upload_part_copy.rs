@@ -93,7 +93,7 @@ impl Engine {
                 length: object.size_bytes,
                 whole_bytes: object.size_bytes,
                 whole_md5: whole.md5,
-                locations: whole.locations,
+                copies: whole.copies,
             }));
         }
         let pieces = self.catalog.pieces(object.content, range.start, range.end(), 1).await?;
@@ -137,7 +137,7 @@ impl Engine {
             return Ok((piece.whole_md5, None));
         }
         let (content, size_bytes) = (piece.whole, piece.whole_bytes);
-        let source = ContentSource::Whole { content, size_bytes, locations: piece.locations.clone() };
+        let source = ContentSource::Whole { content, size_bytes, copies: piece.copies.clone() };
         let body = self.read(source, ByteRange { start: offset, length }).await?;
         let digests = digest_of(body, length, algorithm).await?;
         Ok((digests.md5, digests.checksum))

@@ -8,7 +8,7 @@ use futures_util::stream;
 use s3o_backend::fleet::CallKind;
 use s3o_backend::{ByteStream, Error as BackendError, SharedBackend, Span};
 use s3o_model::circuit::CircuitState;
-use s3o_model::content::{Location, Piece};
+use s3o_model::content::{CopyTrust, Location, Piece, ReadableCopy};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 use s3o_model::range::ByteRange;
@@ -23,10 +23,40 @@ pub(super) struct Segment {
     /// Size of the whole content.
     size_bytes: u64,
     /// Copies that were not tried yet.
-    locations: VecDeque<Location>,
+    copies: VecDeque<ReadableCopy>,
     /// Copies that failed, or whose first byte was late.
     tried: Vec<Location>,
     pub(super) span: Span,
+}
+
+/// Copies of a segment that were skipped for now.
+#[derive(Debug, Default)]
+struct CopiesAside {
+    /// Copies whose first byte was late.
+    late: VecDeque<ReadableCopy>,
+    /// Copies on backends whose usage limit is reached.
+    limited: VecDeque<ReadableCopy>,
+    /// The limit of the last of these.
+    limit: Option<ReachedLimit>,
+}
+
+impl CopiesAside {
+    /// Takes the next copy to open. Late copies are tried again before less trusted ones. A suspect copy is not opened
+    /// instead of a better one that only a usage limit forbids to read: its bytes may be wrong.
+    fn next(&mut self, copies: &mut VecDeque<ReadableCopy>) -> Option<ReadableCopy> {
+        if self.limit.is_some() {
+            copies.retain(|copy| copy.trust < CopyTrust::Suspect);
+        }
+        let is_late_better =
+            self.late.front().is_some_and(|late| copies.front().is_none_or(|copy| late.trust < copy.trust));
+        if is_late_better { self.late.pop_front() } else { copies.pop_front() }
+    }
+
+    /// Returns the skipped copies to the segment, for the case that the open one fails.
+    fn put_back(&mut self, copies: &mut VecDeque<ReadableCopy>) {
+        copies.append(&mut self.late);
+        copies.append(&mut self.limited);
+    }
 }
 
 /// What one read has met so far.
@@ -42,11 +72,11 @@ impl Segment {
     pub(super) fn of_piece(piece: &Piece, range: ByteRange) -> Option<Self> {
         let overlap = range.overlap(piece.start, piece.length)?;
         let span = Span { offset: piece.offset + (overlap.start - piece.start), length: overlap.length };
-        Some(Self::new((piece.whole, piece.whole_bytes), piece.locations.clone(), span))
+        Some(Self::new((piece.whole, piece.whole_bytes), piece.copies.clone(), span))
     }
 
-    pub(super) fn new((content, size_bytes): (ContentId, u64), locations: Vec<Location>, span: Span) -> Self {
-        Self { content, size_bytes, locations: locations.into(), tried: Vec::new(), span }
+    pub(super) fn new((content, size_bytes): (ContentId, u64), copies: Vec<ReadableCopy>, span: Span) -> Self {
+        Self { content, size_bytes, copies: copies.into(), tried: Vec::new(), span }
     }
 
     pub(super) fn advance(&mut self, bytes: u64) {
@@ -70,19 +100,22 @@ impl Engine {
                     history.has_begun = true;
                     return Ok(stream);
                 }
+                // A suspect copy does not replace a good one that is merely too expensive.
+                Err(limit @ Error::LimitReached(_)) => return Err(limit),
                 Err(error) => error,
             };
             let Ok(known) = self.catalog.readable_copies(segment.content).await else { return Err(failure) };
-            segment.locations = known.into_iter().filter(|copy| !segment.tried.contains(copy)).collect();
-            if segment.locations.is_empty() {
+            segment.copies = known.into_iter().filter(|copy| !segment.tried.contains(&copy.location)).collect();
+            if segment.copies.is_empty() {
                 return Err(failure);
             }
         }
     }
 
-    /// Opens the first known copy that is readable. Copies behind an open circuit are tried last, and before them those
-    /// on backends whose usage limit is reached, and slow ones. A copy whose first byte is late is tried again without
-    /// a timeout if the others fail. Only a read that has begun opens copies beyond a usage limit.
+    /// Opens the first known copy that is readable, the most trusted ones first. Among equals, copies behind an open
+    /// circuit are tried last, and before them those on backends whose usage limit is reached, and slow ones. A copy
+    /// whose first byte is late is tried again without a timeout if its equals fail. Only a read that has begun opens
+    /// copies beyond a usage limit.
     async fn open_known(
         &self,
         segment: &mut Segment,
@@ -90,42 +123,42 @@ impl Engine {
         mut failure: Error,
     ) -> Result<ByteStream, Error> {
         self.sort_copies(segment, history);
-        let (mut late, mut limited) = (VecDeque::new(), VecDeque::new());
-        while let Some(location) = segment.locations.pop_front().or_else(|| late.pop_front()) {
+        let mut aside = CopiesAside::default();
+        while let Some(copy) = aside.next(&mut segment.copies) {
+            let location = &copy.location;
             segment.tried.push(location.clone());
             let Some(backend) = self.fleet.get(&location.backend) else {
                 failure = unavailable(BackendTrouble::NotConfigured, location.backend.to_string());
                 continue;
             };
             if let Some(limit) = self.limit_of(&location.backend).filter(|_| !history.has_begun) {
-                failure = Error::LimitReached(limit);
-                limited.push_back(location);
+                aside.limit = Some(limit);
+                aside.limited.push_back(copy);
                 continue;
             }
-            let timeout = self.first_byte_timeout(&segment.locations);
+            let timeout = self.first_byte_timeout(&segment.copies, copy.trust);
             match self.open_copy(backend, &location.physical_key, segment.span, timeout).await {
                 Some(Ok(stream)) => {
-                    segment.locations.append(&mut late);
-                    segment.locations.append(&mut limited);
+                    aside.put_back(&mut segment.copies);
                     return Ok(stream);
                 }
-                Some(Err(error)) => failure = self.unreadable(segment, &location, error).await,
+                Some(Err(error)) => failure = self.unreadable(segment, location, error).await,
                 None => {
                     history.late.push(location.backend.clone());
-                    late.push_back(location);
+                    aside.late.push_back(copy);
                 }
             }
         }
-        Err(failure)
+        Err(aside.limit.map_or(failure, Error::LimitReached))
     }
 
     fn sort_copies(&self, segment: &mut Segment, history: &ReadHistory) {
-        let order = |location: &Location| {
-            let name = &location.backend;
+        let order = |copy: &ReadableCopy| {
+            let name = &copy.location.backend;
             let is_late = history.late.contains(name) || self.fleet.is_slow(name);
-            (self.is_open(name), self.limit_of(name).is_some(), is_late)
+            (copy.trust, self.is_open(name), self.limit_of(name).is_some(), is_late)
         };
-        segment.locations.make_contiguous().sort_by_cached_key(order);
+        segment.copies.make_contiguous().sort_by_cached_key(order);
     }
 
     /// The usage limit of a backend that forbids another read; `None` if none does.
@@ -137,11 +170,14 @@ impl Engine {
         self.fleet.circuit(backend, CallKind::Read) == CircuitState::Open
     }
 
-    /// How long to wait for the first byte of a copy; `None` if no other copy can be read now.
-    fn first_byte_timeout(&self, others: &VecDeque<Location>) -> Option<Duration> {
-        let is_usable = |other: &Location| {
-            let name = &other.backend;
-            self.fleet.get(name).is_some() && !self.is_open(name) && self.limit_of(name).is_none()
+    /// How long to wait for the first byte of a copy; `None` if no other copy that is trusted as much can be read now.
+    fn first_byte_timeout(&self, others: &VecDeque<ReadableCopy>, trust: CopyTrust) -> Option<Duration> {
+        let is_usable = |other: &ReadableCopy| {
+            let name = &other.location.backend;
+            other.trust <= trust
+                && self.fleet.get(name).is_some()
+                && !self.is_open(name)
+                && self.limit_of(name).is_none()
         };
         others.iter().any(is_usable).then(|| self.settings().first_byte_timeout)
     }
