@@ -15,7 +15,6 @@
 # S3O_BENCH_ENDPOINT   load this server instead (with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) and start none
 # S3O_BENCH_FOLDER     parent of the servers' data folders (default: the folder for temporary files)
 # S3O_BENCH_ALONE      set to start no SeaweedFS
-# S3O_BENCH_OTHER      path of another s3o binary, measured in turns with this one instead of SeaweedFS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,27 +36,13 @@ measure_requests() (
     . scripts/bench_servers.sh
     make_scratch
     start_s3o sqlite "sqlite:$scratch/catalog.db" disk
-    local names=s3o,SeaweedFS
-    if [ -n "${S3O_BENCH_OTHER:-}" ]; then
-        names=s3o,other
-        start_other
-    elif [ -z "${S3O_BENCH_ALONE:-}" ]; then
+    if [ -z "${S3O_BENCH_ALONE:-}" ]; then
         start_seaweed || true
     fi
     # shellcheck disable=SC2154
-    "$binary" bench --names "$names" --endpoint "$sqlite_url" --pid "$sqlite_pid" --metrics "$sqlite_metrics" \
+    "$binary" bench --names s3o,SeaweedFS --endpoint "$sqlite_url" --pid "$sqlite_pid" --metrics "$sqlite_metrics" \
         ${compare[@]+"${compare[@]}"} "$@"
 )
-
-# Starts the other build with its own catalog and folder.
-start_other() {
-    local own="$binary"
-    binary="$S3O_BENCH_OTHER"
-    start_s3o other "sqlite:$scratch/other.db" other_disk
-    binary="$own"
-    # shellcheck disable=SC2154
-    compare=(--compare "$other_url")
-}
 
 for section in ${sections//,/ }; do
     case "$section" in

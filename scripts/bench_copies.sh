@@ -47,20 +47,6 @@ stores = [{**seaweed.fresh_bucket(), "name": f"store-{number}"} for number in ra
 print("\n  - ".join(map(json.dumps, stores)))' "$1"
 }
 
-# repeated ONE [OTHER]: as often as there are turns. `s3o bench` lets the other server begin in every second cell, so every
-# second turn is reversed: otherwise the same server would always begin with the same load.
-repeated() {
-    local list="" turn
-    for turn in $(seq "$turns"); do
-        if [ $((turn % 2)) -eq 1 ]; then
-            list="$list,$1${2:+,$2}"
-        else
-            list="$list,${2:+$2,}$1"
-        fi
-    done
-    printf '%s' "${list#,}"
-}
-
 # Leaves copies to no worker: they would be written during the turns of the other server.
 without_workers() {
     local worker

@@ -107,6 +107,20 @@ stop_seaweed() {
     wait "$seaweed_pid" || true
 }
 
+# repeated ONE [OTHER]: as often as $turns says. `s3o bench` lets the other server begin in every second cell, so every
+# second turn is reversed: otherwise the same server would always begin with the same load.
+repeated() {
+    local list="" turn
+    for turn in $(seq "$turns"); do
+        if [ $((turn % 2)) -eq 1 ]; then
+            list="$list,$1${2:+,$2}"
+        else
+            list="$list,${2:+$2,}$1"
+        fi
+    done
+    printf '%s' "${list#,}"
+}
+
 wait_for_port() {
     for _ in $(seq 100); do
         if (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then
