@@ -28,8 +28,8 @@ static RESOLVE: LazyLock<String> = LazyLock::new(|| {
 
 /// SQL for the trust in a location `l` that is not lost, in the order of [`CopyTrust`].
 pub(crate) const TRUST: &str = "CASE WHEN l.state <> 'present' THEN 2 \
-     WHEN coalesce(l.verified_at, 0) < coalesce((SELECT t.trust_from FROM backends t WHERE t.name = l.backend_name), 0) \
-     THEN 1 ELSE 0 END";
+     WHEN coalesce(l.verified_at, 0) < coalesce((SELECT t.trust_from FROM backends t \
+     WHERE t.name = l.backend_name), 0) THEN 1 ELSE 0 END";
 
 pub(super) async fn resolve(
     catalog: &Catalog,
@@ -99,8 +99,8 @@ pub(crate) fn readable_copy(row: &Row) -> Result<Option<ReadableCopy>, Error> {
 fn select_pieces(chosen: &str) -> String {
     format!(
         "SELECT p.number, p.start, p.whole_id, p.byte_offset, p.length, c.size_bytes, c.md5, \
-         l.backend_name, l.physical_key, {TRUST} AS trust, p.checksum FROM (SELECT * FROM content_parts WHERE joined_id = $1 AND \
-         {chosen}) p JOIN contents c ON c.id = p.whole_id \
+         l.backend_name, l.physical_key, {TRUST} AS trust, p.checksum \
+         FROM (SELECT * FROM content_parts WHERE joined_id = $1 AND {chosen}) p JOIN contents c ON c.id = p.whole_id \
          LEFT JOIN object_locations l ON l.content_id = p.whole_id AND l.state <> 'lost' \
          ORDER BY p.number, trust, l.backend_name"
     )

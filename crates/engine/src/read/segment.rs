@@ -31,7 +31,7 @@ pub(super) struct Segment {
 
 /// Copies of a segment that were skipped for now.
 #[derive(Debug, Default)]
-struct CopiesAside {
+struct SkippedCopies {
     /// Copies whose first byte was late.
     late: VecDeque<ReadableCopy>,
     /// Copies on backends whose usage limit is reached.
@@ -40,7 +40,7 @@ struct CopiesAside {
     limit: Option<ReachedLimit>,
 }
 
-impl CopiesAside {
+impl SkippedCopies {
     /// Takes the next copy to open. Late copies are tried again before less trusted ones. A suspect copy is not opened
     /// instead of a better one that only a usage limit forbids to read: its bytes may be wrong.
     fn next(&mut self, copies: &mut VecDeque<ReadableCopy>) -> Option<ReadableCopy> {
@@ -123,8 +123,8 @@ impl Engine {
         mut failure: Error,
     ) -> Result<ByteStream, Error> {
         self.sort_copies(segment, history);
-        let mut aside = CopiesAside::default();
-        while let Some(copy) = aside.next(&mut segment.copies) {
+        let mut skipped = SkippedCopies::default();
+        while let Some(copy) = skipped.next(&mut segment.copies) {
             let location = &copy.location;
             segment.tried.push(location.clone());
             let Some(backend) = self.fleet.get(&location.backend) else {
@@ -132,24 +132,24 @@ impl Engine {
                 continue;
             };
             if let Some(limit) = self.limit_of(&location.backend).filter(|_| !history.has_begun) {
-                aside.limit = Some(limit);
-                aside.limited.push_back(copy);
+                skipped.limit = Some(limit);
+                skipped.limited.push_back(copy);
                 continue;
             }
             let timeout = self.first_byte_timeout(&segment.copies, copy.trust);
             match self.open_copy(backend, &location.physical_key, segment.span, timeout).await {
                 Some(Ok(stream)) => {
-                    aside.put_back(&mut segment.copies);
+                    skipped.put_back(&mut segment.copies);
                     return Ok(stream);
                 }
                 Some(Err(error)) => failure = self.unreadable(segment, location, error).await,
                 None => {
                     history.late.push(location.backend.clone());
-                    aside.late.push_back(copy);
+                    skipped.late.push_back(copy);
                 }
             }
         }
-        Err(aside.limit.map_or(failure, Error::LimitReached))
+        Err(skipped.limit.map_or(failure, Error::LimitReached))
     }
 
     fn sort_copies(&self, segment: &mut Segment, history: &ReadHistory) {
