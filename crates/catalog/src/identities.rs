@@ -126,7 +126,10 @@ impl Catalog {
         );
         let answer = unit.run("SELECT next_mark, next_sequence FROM backends WHERE name = $1", params![name]);
         let answers = self.write(unit).await?;
-        let row = answers[answer].rows.first().ok_or_else(|| Error::Internal(format!("backend {name} unknown")))?;
+        let row = answers[answer]
+            .rows
+            .first()
+            .ok_or_else(|| Error::Internal(format!("backend {name} is not in the catalog")))?;
         // A backend that is being removed gets no mark any more.
         if row.opt_text("next_mark")?.is_none() {
             return Err(Error::Guard(Verdict::Closed));

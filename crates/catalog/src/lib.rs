@@ -74,7 +74,7 @@ pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUploa
 pub use locks::postgres::PostgresLocks;
 pub use locks::{Lock, Locked, Locks, ProcessLocks};
 pub use objects::{
-    CommitPut, Committed, DoomedObject, ExpiredObject, Numbered, PutRow, Resolved, StuckObject, WholeContent,
+    CommitPut, Committed, ExpiredObject, Numbered, ObjectToDelete, PutRow, Resolved, StuckObject, WholeContent,
 };
 pub use overview::{BucketCount, OldestDue};
 pub use runs::{RunRow, WorkerState};

@@ -19,10 +19,10 @@ use s3o_model::listing::{ListPage, ListQuery};
 use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
 
-pub use delete::DoomedObject;
+pub use delete::ObjectToDelete;
 pub(crate) use delete::delete_marked;
 #[cfg(test)]
-pub(crate) use delete::{MISLED, MISLED_BY_EXPIRY};
+pub(crate) use delete::{ROWS_NOT_DUE, ROWS_NOT_EXPIRED};
 pub use expire::ExpiredObject;
 pub(crate) use resolve::{TRUST, attributes, location, readable_copy};
 pub use stuck::StuckObject;
@@ -210,8 +210,8 @@ impl Catalog {
     }
 
     /// Deletes an object's row and releases its content; `false` if there was none.
-    pub async fn delete_object(&self, doomed: &DoomedObject<'_>, token: ClaimToken) -> Result<bool, Error> {
-        delete::delete_one(self, doomed, token).await
+    pub async fn delete_object(&self, object: &ObjectToDelete<'_>, token: ClaimToken) -> Result<bool, Error> {
+        delete::delete_one(self, object, token).await
     }
 
     /// Deletes up to a thousand rows in one unit; returns the deleted keys.

@@ -1,6 +1,6 @@
 //! Deletes an object.
 
-use s3o_catalog::DoomedObject;
+use s3o_catalog::ObjectToDelete;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::ids::ClaimToken;
 use s3o_model::names::{BucketName, ObjectKey};
@@ -35,8 +35,8 @@ impl Engine {
         };
         let token = ClaimToken::new(self.ids.fresh());
         let factor = self.bucket_settings(&delete.bucket).factor;
-        let doomed = DoomedObject { bucket: found.bucket, key: &delete.key, if_match, factor };
-        if self.catalog.delete_object(&doomed, token).await? {
+        let object = ObjectToDelete { bucket: found.bucket, key: &delete.key, if_match, factor };
+        if self.catalog.delete_object(&object, token).await? {
             self.wake_cleanup();
         }
         Ok(())

@@ -87,8 +87,8 @@ impl StoreTime {
 impl ClockJudge {
     /// Evaluates an observation; returns the change, if any.
     pub fn judge(&mut self, seen: &Observation) -> Option<ClockChange> {
-        if let Some(witness) = confirmed_by(seen) {
-            return self.release(seen).map(|_| ClockChange::Released(witness));
+        if let Some(source) = confirmed_by(seen) {
+            return self.release(seen).map(|_| ClockChange::Released(source));
         }
         let is_first = self.anchor.is_none();
         let anchor = *self.anchor.get_or_insert(seen.reading);

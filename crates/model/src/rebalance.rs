@@ -1,4 +1,4 @@
-//! Rebalancing: which backend gives its next copy away, and which one takes it.
+//! Rebalancing: the choice of the backend that gives its next copy and of the backend that takes it.
 //!
 //! A pass plans moves without waiting for them: it changes its own counters as if each move had succeeded. A dry run
 //! and a real run therefore plan the same moves. During a pass a backend either gives or takes, so no copy is moved on.

@@ -55,7 +55,7 @@ impl Fixture {
     }
 }
 
-/// In any order and any number of times.
+/// Records may arrive in any order and any number of times.
 pub async fn totals_are_merged_by_the_larger_number(fixture: &Fixture) {
     let process = fixture.process();
     assert_eq!(fixture.catalog.record_usage(&[]).await.expect("nothing to do"), None);
@@ -92,7 +92,7 @@ pub async fn ceilings_are_stored_for_the_newest_reading_only(fixture: &Fixture) 
     assert_eq!(fixture.usage_totals().await, [requests(3), requests(4)]);
 }
 
-/// By the catalog's clock. An ended lease is not extended.
+/// The catalog's clock decides. An ended lease is not extended.
 pub async fn lease_on_ceilings_ends(fixture: &Fixture) {
     let own = record(fixture.process(), requests(3));
     let owner = (month(), own.instance);
@@ -107,7 +107,7 @@ pub async fn lease_on_ceilings_ends(fixture: &Fixture) {
     refused(fixture.catalog.extend_usage_leases(owner, 1, LEASE).await, Verdict::Fenced);
 }
 
-/// At a shutdown, and at the start of the only process of a catalog.
+/// A process returns it at its shutdown, and the only process of a catalog returns all shares at its start.
 pub async fn ended_process_returns_its_share(fixture: &Fixture) {
     let own = record(fixture.process(), requests(3));
     fixture.catalog.allot_usage(&allotment(0, &own, 10), &[]).await.expect("stored");

@@ -131,7 +131,7 @@ pub async fn missing_copies_are_added(fixture: &Fixture) {
     assert_eq!((fixture.quota_usage("cloud").await.used_bytes, fixture.usage().await), (5, (5, 5, 0)));
 }
 
-/// As the writer's own commit would have.
+/// The commit of the writer would have joined it as well.
 pub async fn promoted_write_joins_known_content(fixture: &Fixture) {
     let bucket = fixture.bucket("left").await;
     let content = fixture.share(bucket, "a", 1).await;
@@ -183,7 +183,7 @@ async fn shared_part(fixture: &Fixture, intent: &Intent, body: u8) -> Result<Con
     Ok(parts[0].content)
 }
 
-/// In one upload, in two uploads, and together with objects.
+/// That applies within one upload, in two uploads, and together with objects.
 pub async fn equal_parts_are_stored_once(fixture: &Fixture) {
     let bucket = fixture.bucket("parts").await;
     let content = fixture.share(bucket, "a", 1).await;

@@ -79,7 +79,7 @@ pub async fn oldest_stale_uploads_are_listed_first(fixture: &Fixture) {
     assert_eq!(fixture.catalog.stale_uploads(TIMEOUT, 2).await.expect("a query").len(), 2);
 }
 
-/// Neither a completed nor an aborted one.
+/// A completed or aborted upload stays closed, however long ago that was.
 pub async fn closed_upload_is_never_stale(fixture: &Fixture) {
     let bucket = fixture.bucket("closed").await;
     let (aborted, completed) = (fixture.upload(bucket, "a").await, fixture.upload(bucket, "b").await);

@@ -23,7 +23,7 @@ pub async fn upload_reads_back(fixture: &Fixture) {
     assert_eq!(fixture.catalog.upload(never).await.expect("a query"), None);
 }
 
-/// In pages, with lengths and digests.
+/// The pages continue after a number, and each part has its length and its digest.
 pub async fn parts_are_listed_by_number(fixture: &Fixture) {
     let upload = fixture.upload(fixture.bucket("parts").await, "a").await;
     for number in [10_000, 2, 7] {
@@ -177,7 +177,7 @@ pub async fn complete_checks_its_condition(fixture: &Fixture) {
     fixture.catalog.complete_upload(complete).await.expect("completed");
 }
 
-/// Until then they stay with the closed upload.
+/// They stay with the closed upload until cleanup expands it.
 pub async fn unlisted_parts_are_deleted_by_cleanup(fixture: &Fixture) {
     let upload = fixture.upload(fixture.bucket("unlisted").await, "a").await;
     let listed = fixture.part(upload, 2, 5).await;

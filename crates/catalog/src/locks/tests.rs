@@ -93,7 +93,7 @@ fn quick(name: &str) -> PostgresLocks {
 }
 
 #[tokio::test]
-async fn a_lock_is_held_for_longer_than_the_silence() {
+async fn live_session_keeps_lock_beyond_lock_timeout() {
     let (one, two, worker) = (quick("one"), instance("two"), worker());
     let first = held(lock(&one, &worker).await);
     tokio::time::sleep(Duration::from_millis(1500)).await;

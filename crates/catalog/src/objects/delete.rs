@@ -47,12 +47,12 @@ const SUPERSEDE_MARKED: &str = "UPDATE pending_objects SET superseded = 1 WHERE 
      AND (bucket_id, key) IN (SELECT bucket_id, key FROM objects WHERE token = $1)";
 
 /// Rows that the index of tokens finds although they do not carry the token when they are read by primary key.
-pub(crate) const MISLED: &str = "SELECT i.key FROM objects i \
+pub(crate) const ROWS_NOT_DUE: &str = "SELECT i.key FROM objects i \
      LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
      WHERE i.token = $1 AND (o.key IS NULL OR o.token IS NULL OR o.token <> $1) LIMIT 1";
 
 /// The same, for rows that must have expired.
-pub(crate) const MISLED_BY_EXPIRY: &str = "SELECT i.key FROM objects i \
+pub(crate) const ROWS_NOT_EXPIRED: &str = "SELECT i.key FROM objects i \
      LEFT JOIN objects o ON o.bucket_id = i.bucket_id AND o.key = i.key \
      WHERE i.token = $1 AND (o.key IS NULL OR o.expires_at IS NULL OR o.expires_at > :now) LIMIT 1";
 
@@ -60,7 +60,7 @@ const DELETE_MARKED: &str = "DELETE FROM objects WHERE token = $1";
 
 /// An object to delete.
 #[derive(Debug, Clone, Copy)]
-pub struct DoomedObject<'a> {
+pub struct ObjectToDelete<'a> {
     /// It must exist.
     pub bucket: BucketId,
     /// Its key; it need not exist.
@@ -74,8 +74,12 @@ pub struct DoomedObject<'a> {
 /// Deletes one object.
 ///
 /// The row is marked first, so that all statements mean the same row: a row that appears later is not deleted.
-pub(super) async fn delete_one(catalog: &Catalog, doomed: &DoomedObject<'_>, token: ClaimToken) -> Result<bool, Error> {
-    let DoomedObject { bucket, key, if_match, factor } = *doomed;
+pub(super) async fn delete_one(
+    catalog: &Catalog,
+    object: &ObjectToDelete<'_>,
+    token: ClaimToken,
+) -> Result<bool, Error> {
+    let ObjectToDelete { bucket, key, if_match, factor } = *object;
     let (place, marker) = (params![bucket, key], params![token]);
     let mut unit = Unit::new("delete_object");
     unit.at(LockRank::Object);
@@ -102,7 +106,7 @@ pub(super) async fn delete_one(catalog: &Catalog, doomed: &DoomedObject<'_>, tok
 /// deleted rows.
 pub(crate) fn delete_marked(unit: &mut Unit, token: ClaimToken, reason: Reason) -> usize {
     let marker = params![token];
-    unit.exactly(0, MISLED, marker.clone(), Verdict::Damaged);
+    unit.exactly(0, ROWS_NOT_DUE, marker.clone(), Verdict::Damaged);
     unit.lock(LockRank::Intent, LOCK_INTENTS_OF_MARKED, marker.clone());
     MARKED.lock_and_release(unit, &marker, reason);
     unit.run(SUPERSEDE_MARKED, marker.clone());

@@ -7,7 +7,7 @@ use s3o_model::cleanup::Reason;
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::{BucketId, ClaimToken};
 
-use super::delete::{MISLED_BY_EXPIRY, delete_marked};
+use super::delete::{ROWS_NOT_EXPIRED, delete_marked};
 use crate::error::{Error, Verdict};
 use crate::low_water::Queue;
 use crate::unit::{LockRank, Row, Unit};
@@ -117,7 +117,7 @@ impl Catalog {
         let mut unit = Unit::new("remove_expired_in");
         unit.at(LockRank::Object).run(MARK_EXPIRED_IN, params![bucket, limit, token]);
         let marked = unit.at(LockRank::Object).run(LOCK_CLAIMED, params![token]);
-        unit.exactly(0, MISLED_BY_EXPIRY, params![token], Verdict::Damaged);
+        unit.exactly(0, ROWS_NOT_EXPIRED, params![token], Verdict::Damaged);
         delete_marked(&mut unit, token, Reason::Expiry);
         self.write(unit).await?[marked].rows.iter().map(expired_object).collect()
     }

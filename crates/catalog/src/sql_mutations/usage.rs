@@ -14,7 +14,7 @@ const LIMIT: u64 = 100;
 guards! { [sqlite, postgres]
     ceilings_belong_to_the_newest_reading in two_processes_compute_ceilings_from_one_reading: "allot_usage",
         [Words("WHERE revision = $1", "WHERE revision >= $1")], [EXCEEDED];
-    an_ended_lease_is_not_extended in a_process_wakes_after_its_lease: "extend_usage_leases",
+    an_ended_lease_is_not_extended in lease_is_extended_after_its_end: "extend_usage_leases",
         [Words(" AND lease_until > :now", "")], [EXCEEDED];
     the_larger_total_counts in an_older_total_is_recorded_last: "record_usage",
         [Words("CASE WHEN backend_usage.requests >", "CASE WHEN 0 * backend_usage.requests >")], [LOST];
@@ -34,7 +34,7 @@ async fn two_processes_compute_ceilings_from_one_reading(fixture: &Fixture) -> D
     limit_exceeded(fixture).await
 }
 
-async fn a_process_wakes_after_its_lease(fixture: &Fixture) -> Damage {
+async fn lease_is_extended_after_its_end(fixture: &Fixture) -> Damage {
     let [frozen, other] = [record(fixture.process(), requests(0)), record(fixture.process(), requests(0))];
     fixture.catalog.allot_usage(&allotment(0, &frozen, LIMIT), &[]).await.expect("stored");
     fixture.clock.advance(Duration::from_hours(1));

@@ -62,7 +62,7 @@ fn state(row: &Row) -> Result<UploadState, Error> {
         "open" => Ok(UploadState::Open),
         "aborted" => Ok(UploadState::Aborted),
         "completed" => Ok(UploadState::Completed(row.json("answer")?)),
-        other => Err(Error::Corrupt(format!("upload state {other:?}"))),
+        other => Err(Error::Corrupt(format!("unknown upload state {other:?}"))),
     }
 }
 

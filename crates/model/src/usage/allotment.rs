@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_granted_up_to_what_is_left() {
+    fn request_is_granted_up_to_the_remaining_limit() {
         assert_eq!(ceiling(0, &[process(0, 40, true)], 55), 55);
         assert_eq!(ceiling(0, &[process(0, 40, true)], 500), 60);
     }

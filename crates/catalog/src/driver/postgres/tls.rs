@@ -38,7 +38,7 @@ enum CertificateCheck {
     Nothing,
     /// A trusted authority issued it, and it has not expired.
     Issuer,
-    /// Also, it names the host.
+    /// The certificate also names the host.
     IssuerAndName,
 }
 

@@ -121,7 +121,7 @@ fn configure(connection: &Connection) -> Result<(), Error> {
 
 fn migrate(connection: &mut Connection) -> Result<(), Error> {
     let current: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(translate)?;
-    let done = usize::try_from(current).map_err(|_| Error::Corrupt("negative schema version".to_owned()))?;
+    let done = usize::try_from(current).map_err(|_| Error::Corrupt(format!("schema version {current} is negative")))?;
     for (position, step) in migrations::SQLITE.iter().enumerate().skip(done) {
         let version = position + 1;
         let transaction = connection.transaction().map_err(translate)?;

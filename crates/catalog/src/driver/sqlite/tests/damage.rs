@@ -76,11 +76,11 @@ async fn a_check_finds_a_partial_index_with_entries_of_no_row() {
     fixture.upload(bucket, "a").await;
     drop(fixture);
     let connection = Connection::open(file(folder.path())).expect("a database");
-    let spoil = format!(
+    let damage = format!(
         "DROP INDEX multipart_uploads_leftover; {INDEX}; PRAGMA writable_schema = ON; \
          UPDATE sqlite_schema SET sql = '{INDEX} WHERE leftover = 1' WHERE name = 'multipart_uploads_leftover'"
     );
-    connection.execute_batch(&spoil).expect("spoilt");
+    connection.execute_batch(&damage).expect("damaged");
     drop(connection);
     let fixture = open(folder.path()).expect("a catalog");
     let Integrity::Damaged(why) = fixture.catalog.check().await else { panic!("the damage was not found") };

@@ -25,7 +25,9 @@ async fn references_are_confirmed_without_an_index() {
 
 #[tokio::test]
 async fn rows_to_remove_are_checked_by_primary_key() {
-    for sql in [crate::objects::MISLED, crate::objects::MISLED_BY_EXPIRY, crate::objects::expire::CLAIMED_UNEXPIRED] {
+    for sql in
+        [crate::objects::ROWS_NOT_DUE, crate::objects::ROWS_NOT_EXPIRED, crate::objects::expire::CLAIMED_UNEXPIRED]
+    {
         let steps = plan(sql).await;
         let by_primary_key =
             steps.iter().any(|step| step.starts_with("SEARCH o USING PRIMARY KEY (bucket_id=? AND key=?)"));
