@@ -139,7 +139,7 @@ impl IdentityVerdict {
             Self::Fresh => "nothing was ever written here",
             Self::Fits | Self::FitsNext => "the identity matches",
             Self::Overwritten => "a late write replaced the identity object",
-            Self::StaleClone => "the backend has an older mark than the catalog wrote: is it a stale clone?",
+            Self::StaleClone => "the backend has an older mark than the catalog wrote: it may be a stale clone",
             Self::RestoredCatalog => {
                 "the backend has a mark that the catalog does not know: was the catalog restored from a backup?"
             }

@@ -62,14 +62,14 @@ pub struct BenchArguments {
     /// Also print the table as Markdown at the end
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Instead of the table: measure deletes of this many objects, singly and in batches, until their bytes are gone
+    /// Instead of the table: measure deletes of this many objects, singly and in batches, until their bytes are deleted
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "drain")]
     pub deletes: Option<u64>,
     /// Instead of the table: measure how s3o empties its cleanup queue
     #[arg(long, requires_all = ["metrics", "pid", "token"])]
     pub drain: bool,
-    /// Instead of the table: measure a loop that reads every object of this store and writes it to --transfer-to, on as
-    /// many connections as --concurrency begins with; a folder, or the URL of a bucket
+    /// Instead of the table: measure copying every object of this store (a folder, or the URL of a bucket) to
+    /// --transfer-to; connections: the first --concurrency value
     #[arg(long, value_name = "STORE", requires = "transfer_to", conflicts_with_all = ["deletes", "drain"])]
     pub transfer: Option<String>,
     /// Target of --transfer; a folder is created if it is missing

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_kept_when_tallies_merge() {
+    fn merged_stats_keep_the_first_error() {
         let (mut sum, mut other) = (LoadStats::default(), LoadStats::default());
         sum.failed("one".to_owned());
         other.failed("two".to_owned());

@@ -226,7 +226,7 @@ impl Cache {
 
     /// Removes expired entries, keeps the shared tier connected and sends it the queued writes; it does
     /// not return.
-    pub async fn upkeep(&self) {
+    pub async fn run_maintenance(&self) {
         match &self.shared {
             Some(shared) => {
                 tokio::join!(self.remove_expired(), shared.tier.stay_reachable(), shared.writes.run());

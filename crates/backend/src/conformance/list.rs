@@ -21,7 +21,7 @@ async fn fill(backend: &dyn Backend) -> (String, Vec<String>) {
     (folder, keys)
 }
 
-/// Not in the order of writes or of folders.
+/// The order of writes and of folders does not matter.
 pub async fn keys_are_listed_in_byte_order(backend: &dyn Backend) {
     let (folder, keys) = fill(backend).await;
     let listed = list_all(backend, &format!("{folder}/"), 1000).await;
@@ -29,7 +29,7 @@ pub async fn keys_are_listed_in_byte_order(backend: &dyn Backend) {
     assert!(listed.is_sorted());
 }
 
-/// For page sizes from 1 to all keys.
+/// Tries every page size from 1 to the number of keys.
 pub async fn pages_have_no_gaps_or_duplicates(backend: &dyn Backend) {
     let (folder, keys) = fill(backend).await;
     for limit in [1, 2, 3, 5, NAMES.len() - 1, NAMES.len()] {
@@ -69,7 +69,7 @@ fn random_name(entropy: &SeededEntropy) -> String {
     format!("{}~", segments.join("/"))
 }
 
-/// For random names, page sizes and start keys.
+/// Tries random names, page sizes and start keys.
 pub async fn random_names_are_listed_as_a_sorted_set(backend: &dyn Backend) {
     let seed = SystemEntropy.next_u64();
     let entropy = SeededEntropy::new(seed);
@@ -92,7 +92,7 @@ pub async fn random_names_are_listed_as_a_sorted_set(backend: &dyn Backend) {
     }
 }
 
-/// Also of empty keys.
+/// The listing has the size of every key, empty ones included.
 pub async fn sizes_are_listed(backend: &dyn Backend) {
     let folder = fresh_folder();
     for size in [0, 1, 1000] {
@@ -109,7 +109,7 @@ pub async fn empty_listing_is_not_truncated(backend: &dyn Backend) {
     assert!(page.items.is_empty() && !page.truncated);
 }
 
-/// Unless the prefix starts with `.s3o/`.
+/// A listing has the objects of s3o itself only if its prefix starts with `.s3o/`.
 pub async fn own_objects_are_not_listed(backend: &dyn Backend) {
     let folder = fresh_folder();
     let own = format!("{RESERVED_PREFIX}{folder}/own");

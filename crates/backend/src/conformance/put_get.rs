@@ -84,7 +84,7 @@ pub async fn error_after_the_last_byte_stores_nothing(backend: &dyn Backend) {
     }
 }
 
-/// Also a key below an existing one, and a folder.
+/// A key below an existing one and a folder are missing keys, too.
 pub async fn missing_key_is_not_found(backend: &dyn Backend) {
     let folder = fresh_folder();
     put(backend, &format!("{folder}/there"), &pattern(1)).await;

@@ -25,7 +25,7 @@ pub async fn span_across_chunks_returns_exactly_its_bytes(backend: &dyn Backend)
     assert!(read == bytes[300_001..1_200_008]);
 }
 
-/// At any position up to the end.
+/// Such a span may begin anywhere up to the end.
 pub async fn span_of_length_zero_is_empty(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     put(backend, &key, &pattern(10)).await;
@@ -44,7 +44,7 @@ pub async fn span_beyond_the_end_is_refused(backend: &dyn Backend) {
     }
 }
 
-/// Even a span of length zero.
+/// That includes a span of length zero.
 pub async fn span_of_missing_key_is_not_found(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     for length in [0, 1] {

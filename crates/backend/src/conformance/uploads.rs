@@ -51,7 +51,7 @@ pub async fn aborted_upload_stores_nothing(backend: &dyn Backend) {
     assert!(list_all(backend, &folder, 10).await.is_empty());
 }
 
-/// Not by a common prefix.
+/// An upload of a longer key with this prefix is not listed.
 pub async fn uploads_are_listed_by_exact_key(backend: &dyn Backend) {
     let folder = fresh_folder();
     let (key, longer) = (format!("{folder}/k"), format!("{folder}/k2"));
@@ -82,7 +82,7 @@ pub async fn interrupted_part_is_an_error(backend: &dyn Backend) {
     assert_eq!(backend.abort_upload(&key, &upload).await, DeleteAnswer::Deleted);
 }
 
-/// Until it is finished or aborted.
+/// An upload is listed until it is finished or aborted.
 pub async fn every_unfinished_upload_is_listed(backend: &dyn Backend) {
     let folder = fresh_folder();
     let (key, other) = (format!("{folder}/a~k"), format!("{folder}/b~k"));

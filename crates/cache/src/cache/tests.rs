@@ -180,8 +180,8 @@ async fn unread_entries_are_removed_when_they_expire() {
     read_now(&cache, fresh()).await;
     clock.advance(SETTINGS.ttl / 2);
     assert_eq!(cache.stats().entries, 2);
-    let finished = tokio::time::timeout(SETTINGS.ttl + Duration::from_secs(1), cache.upkeep()).await;
-    assert!(finished.is_err(), "upkeep does not return");
+    let finished = tokio::time::timeout(SETTINGS.ttl + Duration::from_secs(1), cache.run_maintenance()).await;
+    assert!(finished.is_err(), "maintenance does not return");
     assert_eq!(cache.stats().entries, 1);
 }
 
@@ -216,9 +216,9 @@ async fn body_read_by_one_instance_is_found_by_another() {
     let shared: Arc<dyn Tier> = Arc::new(MemoryTier::new(1 << 20, 1 << 16, clock()));
     let (one, other) = (cache(Some(Arc::clone(&shared))), cache(Some(Arc::clone(&shared))));
     let content = fresh();
-    let upkeep = tokio::spawn({
+    let maintenance = tokio::spawn({
         let one = Arc::clone(&one);
-        async move { one.upkeep().await }
+        async move { one.run_maintenance().await }
     });
     read_now(&one, content).await;
     run_tasks().await;
@@ -226,7 +226,7 @@ async fn body_read_by_one_instance_is_found_by_another() {
     one.forget(&[content]);
     run_tasks().await;
     assert_eq!(shared.get(content, 3).await, Ok(None));
-    upkeep.abort();
+    maintenance.abort();
 }
 
 /// A tier that fails every call with one error and counts reads.

@@ -1,5 +1,5 @@
 //! The connection to Redis. It also serves as the circuit breaker: after a few consecutive failures it is
-//! closed, from then on no read waits for Redis, and only the upkeep tries to reconnect.
+//! closed, from then on no read waits for Redis, and only the maintenance tries to reconnect.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};

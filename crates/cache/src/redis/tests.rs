@@ -42,9 +42,9 @@ fn tier_at(url: &str) -> (Arc<Redis>, TaskGuard) {
 
 /// A connected tier on the Redis of the tests.
 pub(crate) async fn reachable() -> (Arc<Redis>, TaskGuard) {
-    let (tier, upkeep) = tier_at(&url());
+    let (tier, maintenance) = tier_at(&url());
     wait_until("connected", || tier.is_reachable()).await;
-    (tier, upkeep)
+    (tier, maintenance)
 }
 
 async fn wait_until(what: &str, condition: impl Fn() -> bool) {
@@ -64,7 +64,7 @@ async fn raw() -> redis::aio::MultiplexedConnection {
 
 #[tokio::test]
 async fn entries_expire_and_their_keys_contain_the_cluster() {
-    let (tier, _upkeep) = reachable().await;
+    let (tier, _maintenance) = reachable().await;
     let content = fresh();
     tier.put(&[entry(content, b"abc", MINUTE)]).await.expect("stored");
     let left: i64 = raw().await.pttl(format!("s3o:test:body:{content}")).await.expect("an answer");
@@ -73,7 +73,7 @@ async fn entries_expire_and_their_keys_contain_the_cluster() {
 
 #[tokio::test]
 async fn changed_values_are_corrupt() {
-    let (tier, _upkeep) = reachable().await;
+    let (tier, _maintenance) = reachable().await;
     let content = fresh();
     let key = format!("s3o:test:body:{content}");
     let sealed = envelope::seal(content, b"abc");
@@ -94,7 +94,7 @@ async fn changed_values_are_corrupt() {
 
 #[tokio::test]
 async fn one_extra_byte_is_read_of_a_value_that_is_too_long() {
-    let (tier, _upkeep) = reachable().await;
+    let (tier, _maintenance) = reachable().await;
     let content = fresh();
     let (key, sealed) = (format!("s3o:test:body:{content}"), envelope::seal(content, b"abc"));
     raw().await.set::<_, _, ()>(&key, vec![7_u8; 4 << 20]).await.expect("set");
@@ -109,7 +109,7 @@ async fn missing_redis_is_not_queried() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
-    let (tier, _upkeep) = tier_at(&format!("redis://127.0.0.1:{port}"));
+    let (tier, _maintenance) = tier_at(&format!("redis://127.0.0.1:{port}"));
     tokio::time::sleep(Duration::from_millis(50)).await;
     for _ in 0..10_000 {
         assert_eq!(tier.get(fresh(), 3).now_or_never(), Some(Err(TierError::Skipped)), "a reader timeouts");
@@ -143,7 +143,7 @@ async fn silent_after(answers: usize) -> (String, TaskGuard) {
 #[tokio::test]
 async fn silent_redis_costs_three_timeouts_and_is_then_not_queried() {
     let (url, _silence) = silent_after(3).await;
-    let (tier, _upkeep) = tier_at(&url);
+    let (tier, _maintenance) = tier_at(&url);
     wait_until("connected", || tier.is_reachable()).await;
     let mut timeouts = 0;
     while tier.is_reachable() {
@@ -179,7 +179,7 @@ async fn relay() -> (String, Arc<Notify>, TaskGuard) {
 #[tokio::test]
 async fn lost_connection_is_reopened() {
     let (url, cut, _passing) = relay().await;
-    let (tier, _upkeep) = tier_at(&url);
+    let (tier, _maintenance) = tier_at(&url);
     wait_until("connected", || tier.is_reachable()).await;
     cut.notify_waiters();
     let content = fresh();
@@ -195,7 +195,7 @@ async fn lost_connection_is_reopened() {
 
 #[tokio::test]
 async fn large_bodies_fit_into_one_pipeline() {
-    let (tier, _upkeep) = reachable().await;
+    let (tier, _maintenance) = reachable().await;
     let entries: Vec<CacheEntry> =
         (0..8).map(|_| CacheEntry { content: fresh(), body: Bytes::from(vec![1; 1 << 20]), ttl: MINUTE }).collect();
     tier.put(&entries).await.expect("stored");

@@ -34,21 +34,22 @@ fn fields_are_read_and_foreign_values_ignored() {
 async fn connected(cluster: &str) -> (Arc<RedisUsage>, TaskGuard) {
     let usage = Arc::new(RedisUsage::new(&url(), cluster).expect("a valid URL"));
     let polled = Arc::clone(&usage);
-    let upkeep = TaskGuard::new(tokio::spawn(async move { polled.stay_reachable().await }));
+    let maintenance = TaskGuard::new(tokio::spawn(async move { polled.stay_reachable().await }));
     let reachable = async {
         while usage.exchange(&[], &[month()]).await.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     timeout(Duration::from_secs(10), reachable).await.expect("connected");
-    (usage, upkeep)
+    (usage, maintenance)
 }
 
 #[tokio::test]
 async fn processes_of_a_cluster_read_each_others_totals() {
     let ids = IdSource::new(Arc::new(SystemClock), Arc::new(SystemEntropy));
     let cluster = ids.fresh().as_simple().to_string();
-    let ((first, _first_upkeep), (second, _second_upkeep)) = (connected(&cluster).await, connected(&cluster).await);
+    let ((first, _first_maintenance), (second, _second_maintenance)) =
+        (connected(&cluster).await, connected(&cluster).await);
     let record = |requests, month| UsageRecord {
         backend: "b2".parse().expect("valid"),
         month,
@@ -59,7 +60,7 @@ async fn processes_of_a_cluster_read_each_others_totals() {
     first.exchange(&[now.clone(), before.clone()], &[month()]).await.expect("written");
     let read = second.exchange(&[], &[month().plus(-1), month()]).await.expect("read");
     assert_eq!(read, [before, now]);
-    let (other, _upkeep) = connected("another-cluster").await;
+    let (other, _maintenance) = connected("another-cluster").await;
     assert_eq!(other.exchange(&[], &[month()]).await.expect("read"), []);
 }
 
