@@ -34,6 +34,8 @@ impl<'a> Section<'a> {
     }
 
     fn value(&self, field: &'static str) -> Option<&'a Value> {
+        #[cfg(test)]
+        tests::record(below(&self.path, field));
         self.read.borrow_mut().insert(field);
         self.fields?.get(field).filter(|value| !value.is_null())
     }
@@ -146,7 +148,8 @@ impl<'a> Section<'a> {
     /// Reports fields of parts that are not built yet.
     pub(super) fn not_built(&self, fields: &[&'static str]) {
         for field in fields {
-            if self.value(field).is_some() {
+            self.read.borrow_mut().insert(field);
+            if self.fields.and_then(|found| found.get(*field)).is_some_and(|value| !value.is_null()) {
                 self.fault(field, "is not supported, because its feature is not built yet; remove it");
             }
         }
@@ -169,5 +172,24 @@ fn text_of(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(flag) => Some(flag.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        static READ: RefCell<BTreeSet<String>> = RefCell::default();
+    }
+
+    pub(super) fn record(path: String) {
+        READ.with_borrow_mut(|read| read.insert(path));
+    }
+
+    /// Paths of all settings that this thread has read so far, such as `backends[0].quota`.
+    pub(in crate::config) fn paths_read() -> BTreeSet<String> {
+        READ.with_borrow(BTreeSet::clone)
     }
 }
