@@ -45,7 +45,7 @@ pub use os::early_sighup;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// How long blocked threads may delay the end of the process.
 const THREADS_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How often the start looks whether every backend was probed.
+/// How often the start checks whether every backend was probed.
 const PROBED_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the start waits for backends to answer.
 const ATTACH_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -204,7 +204,7 @@ impl App {
         let follower = self.follower(&prober);
         let maintain_cache = async {
             if let Some(cache) = cache {
-                cache.upkeep().await;
+                cache.run_maintenance().await;
             }
         };
         let watch_clock = async {
@@ -222,7 +222,7 @@ impl App {
             prober.serve(),
             maintain_cache,
             watch_clock,
-            usage.keep(),
+            usage.run_renewals(),
             self.reload_on(sighup)
         );
     }

@@ -128,7 +128,7 @@ pub fn probe_intervals(config: &Config) -> ProbeIntervals {
             BackendKind::Fs { .. } => FOLDER_PROBE_INTERVAL,
             BackendKind::S3(_) => STORE_PROBE_INTERVAL,
         };
-        (backend.name.clone(), config.upkeep.probe_interval.unwrap_or(default))
+        (backend.name.clone(), config.maintenance.probe_interval.unwrap_or(default))
     };
     config.backends.iter().map(interval).collect()
 }
@@ -137,12 +137,12 @@ pub fn probe_intervals(config: &Config) -> ProbeIntervals {
 pub fn delete_delays(config: &Config) -> HashMap<BackendName, Duration> {
     let delay = |backend: &BackendConfig| {
         let default = match backend.kind {
-            BackendKind::Fs { .. } if config.upkeep.probe_interval != Some(Duration::ZERO) => {
-                FOLDER_DELETE_PROBES * config.upkeep.probe_interval.unwrap_or(FOLDER_PROBE_INTERVAL)
+            BackendKind::Fs { .. } if config.maintenance.probe_interval != Some(Duration::ZERO) => {
+                FOLDER_DELETE_PROBES * config.maintenance.probe_interval.unwrap_or(FOLDER_PROBE_INTERVAL)
             }
             BackendKind::Fs { .. } | BackendKind::S3(_) => STORE_DELETE_DELAY,
         };
-        (backend.name.clone(), config.upkeep.delete_delay.unwrap_or(default))
+        (backend.name.clone(), config.maintenance.delete_delay.unwrap_or(default))
     };
     config.backends.iter().map(delay).collect()
 }

@@ -29,14 +29,14 @@ pub trait ClockAlarm: Send + Sync {
     fn clock_frozen(&self, reason: &str);
 
     /// The work continues, because this source confirmed the clock.
-    fn clock_accepted(&self, witness: &str);
+    fn clock_accepted(&self, confirmed_by: &str);
 }
 
 /// Discards every notification; for tests.
 impl ClockAlarm for () {
     fn clock_frozen(&self, _reason: &str) {}
 
-    fn clock_accepted(&self, _witness: &str) {}
+    fn clock_accepted(&self, _confirmed_by: &str) {}
 }
 
 /// Constructor arguments of [`ClockGuard`].
@@ -98,9 +98,9 @@ impl ClockGuard {
                 tracing::warn!(reason, "clock not trusted, paused expiry, lifecycle, stale_multipart, grace periods");
                 self.parts.alarm.clock_frozen(&reason);
             }
-            Some(ClockChange::Released(witness)) => {
-                tracing::info!(witness, "clock trusted again, paused work continues");
-                self.parts.alarm.clock_accepted(witness);
+            Some(ClockChange::Released(confirmed_by)) => {
+                tracing::info!(confirmed_by, "clock trusted again, paused work continues");
+                self.parts.alarm.clock_accepted(confirmed_by);
             }
             None => {}
         }

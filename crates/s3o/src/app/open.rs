@@ -20,7 +20,7 @@ use s3o_workers::{
 
 use super::DRAIN_MAX;
 use super::context::AppContext;
-use super::os::ThisKernel;
+use super::os::SystemKernelClock;
 use super::rollback::DatabaseFiles;
 use super::usage;
 use super::workers::{self, WorkerParts};
@@ -223,7 +223,7 @@ pub(super) async fn clock_guard(
     }
     let guard = ClockGuard::new(ClockGuardParts {
         clock: Arc::clone(&context.clock),
-        kernel: Arc::new(ThisKernel),
+        kernel: Arc::new(SystemKernelClock),
         store: Arc::clone(&context.store_time),
         notes: catalog.clone(),
         alarm: context.audit.clone(),

@@ -153,9 +153,9 @@ const UNSYNCHRONISED: i32 = 0x40;
 const TIME_ERROR: i32 = 5;
 
 /// Asks the kernel of this machine whether its clock is synchronised.
-pub(super) struct ThisKernel;
+pub(super) struct SystemKernelClock;
 
-impl KernelClock for ThisKernel {
+impl KernelClock for SystemKernelClock {
     #[cfg(target_os = "linux")]
     fn is_synchronised(&self) -> bool {
         // A `timex` without modes only reads.

@@ -118,7 +118,7 @@ fn expiry(parts: &WorkerParts<'_>) -> Scheduled {
 }
 
 fn identity(parts: &WorkerParts<'_>) -> Scheduled {
-    on_schedule(Arc::clone(parts.identity) as _, parts.config.upkeep.identity, Kind::Locked, None)
+    on_schedule(Arc::clone(parts.identity) as _, parts.config.maintenance.identity, Kind::Locked, None)
 }
 
 fn stale_multipart(parts: &WorkerParts<'_>) -> Scheduled {
@@ -128,7 +128,7 @@ fn stale_multipart(parts: &WorkerParts<'_>) -> Scheduled {
         timeout: config.cleanup.multipart_stale_timeout,
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
     };
-    scheduled(worker, config.upkeep.stale_multipart, Kind::Locked)
+    scheduled(worker, config.maintenance.stale_multipart, Kind::Locked)
 }
 
 fn lifecycle(parts: &WorkerParts<'_>) -> Scheduled {
@@ -141,7 +141,7 @@ fn lifecycle(parts: &WorkerParts<'_>) -> Scheduled {
 fn quota_audit(parts: &WorkerParts<'_>) -> Scheduled {
     let WorkerParts { config, catalog, context, .. } = *parts;
     let worker = QuotaAuditWorker::new(Arc::clone(catalog), context.drift.clone(), Arc::clone(&context.cleanup_wakeup));
-    scheduled(worker, config.upkeep.quota_audit, Kind::Locked)
+    scheduled(worker, config.maintenance.quota_audit, Kind::Locked)
 }
 
 fn watchdog(parts: &WorkerParts<'_>) -> Scheduled {
@@ -159,7 +159,7 @@ fn watchdog(parts: &WorkerParts<'_>) -> Scheduled {
         clock_guard: context.clock_guard.clone(),
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
     };
-    scheduled(worker, config.upkeep.watchdog, Kind::Locked)
+    scheduled(worker, config.maintenance.watchdog, Kind::Locked)
 }
 
 fn copy_settings(config: &Config) -> CopySettings {

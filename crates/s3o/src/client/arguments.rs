@@ -244,7 +244,7 @@ pub enum BackendAction {
     Remove {
         /// Name of the backend
         name: String,
-        /// Also remove a backend that will never come back, with everything that it holds: its name, once more
+        /// Write off a lost backend; repeat NAME to confirm
         #[arg(long, value_name = "NAME")]
         write_off: Option<String>,
     },

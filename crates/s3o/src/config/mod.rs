@@ -87,7 +87,7 @@ pub struct Config {
     /// Section `expiry`.
     pub expiry: ExpiryConfig,
     /// Sections of workers that have little more than an interval.
-    pub upkeep: UpkeepConfig,
+    pub maintenance: MaintenanceConfig,
     /// Section `usage_flush`.
     pub usage_flush: UsageFlushConfig,
     /// Sections `cache` and `redis`.
@@ -228,7 +228,7 @@ pub struct CleanupQueue {
 
 /// Settings of workers that have little more than an interval.
 #[derive(Debug, Clone, Copy)]
-pub struct UpkeepConfig {
+pub struct MaintenanceConfig {
     /// Interval of `stale_multipart`.
     pub stale_multipart: Duration,
     /// Interval of `quota_audit`.

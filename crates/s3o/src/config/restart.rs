@@ -19,7 +19,7 @@ pub fn keep_until_restart(running: &Config, wanted: &mut Config) -> Vec<&'static
     kept.part("server.min_transfer_rate", &now.min_transfer_rate, &mut then.min_transfer_rate);
     kept.part("server.max_reserved_share", &now.max_reserved_share, &mut then.max_reserved_share);
     kept.part("admin.listen", &running.admin.listen, &mut wanted.admin.listen);
-    kept.part("identity.delete_delay", &running.upkeep.delete_delay, &mut wanted.upkeep.delete_delay);
+    kept.part("identity.delete_delay", &running.maintenance.delete_delay, &mut wanted.maintenance.delete_delay);
     kept.part("database", &running.database, &mut wanted.database);
     kept.part("cache", &running.cache, &mut wanted.cache);
     kept.part("audit.path", &running.audit, &mut wanted.audit);

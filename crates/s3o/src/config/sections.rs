@@ -48,7 +48,7 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
         cleanup: workers::cleanup(root.section("cleanup_queue")),
         lifecycle: workers::lifecycle(root.section("lifecycle")),
         expiry: workers::expiry(root.section("expiry")),
-        upkeep: workers::upkeep(&root),
+        maintenance: workers::maintenance(&root),
         usage_flush: usage::usage_flush(root.section("usage_flush")),
         cache: cache::cache(root.section("cache"), root.section("redis")),
         audit: audit(root.section("audit"), data),

@@ -1,6 +1,7 @@
 //! Valid configurations, their defaults, and the error messages of invalid ones.
 
 mod not_built;
+mod template;
 
 use super::{BackendKind, Config, Database};
 use s3o_model::recovery::Recovery;
@@ -66,10 +67,10 @@ fn defaults_match_the_documentation() {
     assert_eq!(config.cleanup.retries.backoff.max, Duration::from_hours(24));
     assert_eq!(config.cleanup.retries.max_attempts, 10);
     assert_eq!(config.cleanup.multipart_stale_timeout, Duration::from_hours(24));
-    assert_eq!(config.upkeep.stale_multipart, Duration::from_hours(1));
-    assert_eq!(config.upkeep.quota_audit, Duration::from_hours(1));
+    assert_eq!(config.maintenance.stale_multipart, Duration::from_hours(1));
+    assert_eq!(config.maintenance.quota_audit, Duration::from_hours(1));
     assert_eq!((config.lifecycle.interval, config.lifecycle.rules), (Duration::from_hours(1), vec![]));
-    assert_eq!(config.upkeep.watchdog, Duration::from_mins(1));
+    assert_eq!(config.maintenance.watchdog, Duration::from_mins(1));
     assert_eq!((config.expiry.interval, config.expiry.batch_size), (Duration::from_mins(1), 1000));
     assert_eq!(config.expiry.stuck_after, Duration::from_hours(2));
     assert_eq!(config.server.object_bytes_max, 5 << 40);

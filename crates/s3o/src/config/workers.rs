@@ -11,7 +11,7 @@ use s3o_model::recovery::Recovery;
 
 use super::read::Section;
 use super::sections::flag;
-use super::{CleanupQueue, IntentsConfig, UpkeepConfig, units};
+use super::{CleanupQueue, IntentsConfig, MaintenanceConfig, units};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -150,9 +150,9 @@ pub(super) fn expiry(section: Section<'_>) -> ExpiryConfig {
     expiry
 }
 
-pub(super) fn upkeep(root: &Section<'_>) -> UpkeepConfig {
+pub(super) fn maintenance(root: &Section<'_>) -> MaintenanceConfig {
     let identity = root.section("identity");
-    let upkeep = UpkeepConfig {
+    let maintenance = MaintenanceConfig {
         stale_multipart: interval(root.section("stale_multipart"), HOUR),
         quota_audit: interval(root.section("quota_audit"), HOUR),
         watchdog: interval(root.section("watchdog"), MINUTE),
@@ -161,7 +161,7 @@ pub(super) fn upkeep(root: &Section<'_>) -> UpkeepConfig {
         delete_delay: identity.read("delete_delay", units::duration),
     };
     identity.finish();
-    upkeep
+    maintenance
 }
 
 /// The section of a worker whose only setting is its interval.

@@ -217,8 +217,8 @@ impl ClockAlarm for Audit {
         self.record("clock.frozen", Cause::Program, "clock", &json!({"reason": reason}));
     }
 
-    fn clock_accepted(&self, witness: &str) {
-        self.record("clock.accepted", Cause::Program, "clock", &json!({"reason": witness}));
+    fn clock_accepted(&self, confirmed_by: &str) {
+        self.record("clock.accepted", Cause::Program, "clock", &json!({"reason": confirmed_by}));
     }
 }
 

@@ -18,7 +18,7 @@ use crate::testing::fixture;
 use crate::{IdentityParts, IdentitySettings, IdentityWorker, ProbeIntervals, Prober};
 
 const AFTER: Duration = Duration::from_mins(10);
-/// One reading of the shared states less.
+/// Shorter than `AFTER` by one reading of the shared states.
 const ALMOST: Duration = Duration::from_secs(10 * 60 - 4);
 const SETTLING: Duration = Duration::from_secs(30);
 

@@ -38,8 +38,8 @@ impl ClockAlarm for RecordingAlarm {
         self.0.lock().push(format!("frozen: {reason}"));
     }
 
-    fn clock_accepted(&self, witness: &str) {
-        self.0.lock().push(format!("accepted: {witness}"));
+    fn clock_accepted(&self, confirmed_by: &str) {
+        self.0.lock().push(format!("accepted: {confirmed_by}"));
     }
 }
 
@@ -84,7 +84,7 @@ impl GuardFixture {
 }
 
 #[tokio::test]
-async fn clock_jump_holds_until_a_witness_confirms_the_clock() {
+async fn clock_jump_holds_until_another_clock_confirms_it() {
     let fixture = GuardFixture::trusted().await;
     assert!(!fixture.after(HOUR).await, "elapsed time is no jump");
     fixture.fixture.clock.set(fixture.fixture.clock.now().after(HOUR));

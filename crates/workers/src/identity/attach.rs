@@ -22,7 +22,7 @@ pub const REMOVED: &str =
 /// How often an attach is tried for backends that were not reached, and for folders that are frozen.
 const ATTACH_INTERVAL: Duration = Duration::from_secs(2);
 /// Why a backend is frozen that lacks the newest object.
-const NEWEST_MISSING: &str = "the newest object is missing: is it a stale clone?";
+const NEWEST_MISSING: &str = "the newest object is missing: the backend may be a stale clone";
 /// How often a frozen S3 store is read; each read is a paid request.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a folder that is frozen for a missing newest object is probed: the catalog reads all locations for it.

@@ -16,7 +16,7 @@ use crate::Error;
 
 /// How long a record is live after its last renewal.
 pub const RECORD_LEASE: Duration = Duration::from_mins(2);
-/// How long the comparison of a disputed backend may take.
+/// How long the comparison of a backend with a recorded mismatch may take.
 const DISPUTE_MAX: Duration = Duration::from_secs(5);
 /// Age at which a record is renewed.
 const RENEW_AFTER: Duration = Duration::from_secs(30);
@@ -130,7 +130,7 @@ impl IdentityWorker {
         for state in states.iter().filter(|state| state.disputed) {
             let answered = timeout(DISPUTE_MAX, self.answer_dispute(&state.name)).await;
             if !matches!(answered, Ok(Ok(()))) {
-                tracing::info!(backend = %state.name, "cannot compare a disputed backend, retrying");
+                tracing::info!(backend = %state.name, "cannot compare a backend with a recorded mismatch, retrying");
             }
         }
         self.hasten_copies().await

@@ -12,11 +12,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 impl UsageLedger {
     /// Obtains ceilings when they are needed and exchanges totals every second; it does not return. No request waits
     /// for either.
-    pub async fn keep(&self) {
-        tokio::join!(self.keep_ceilings(), self.keep_exchanging());
+    pub async fn run_renewals(&self) {
+        tokio::join!(self.renew_ceilings(), self.exchange_totals());
     }
 
-    async fn keep_ceilings(&self) {
+    async fn renew_ceilings(&self) {
         let (mut woken_at, mut has_failed) = (self.parts.time.since_boot(), false);
         let mut flushed_at = woken_at;
         loop {
@@ -74,7 +74,7 @@ impl UsageLedger {
         settings.fast_interval.filter(|_| is_near).unwrap_or(settings.interval)
     }
 
-    async fn keep_exchanging(&self) {
+    async fn exchange_totals(&self) {
         if let Some(redis) = &self.parts.redis {
             tokio::join!(redis.stay_reachable(), self.exchange_regularly(redis));
         }
