@@ -1,6 +1,9 @@
 //! Documents refer to files, functions and tests by name: what they name exists, and every guarantee and failure mode
 //! names a test.
 
+#[path = "doc_references/links.rs"]
+mod links;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -152,17 +155,22 @@ fn missing_names_are_found() {
     }
 }
 
-/// The hops of a table: backticked file and backticked function of each row below the heading.
-fn hops(text: &str) -> Vec<(&str, &str)> {
+/// The rows of the table below the heading.
+fn hop_rows(text: &str) -> impl Iterator<Item = &str> {
     let section = text.split_once(PUT_HEADING).map_or("", |(_, rest)| rest);
     let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter(|line| line.starts_with('|'));
-    rows.filter_map(|row| {
-        let mut names = names(row);
-        let file = names.find(|name| is_rust(name))?;
-        Some((file, names.next().unwrap_or_default()))
-    })
-    .collect()
+    section.lines().filter(|line| line.starts_with('|'))
+}
+
+/// The hops of a table: backticked file and backticked function of each row below the heading.
+fn hops(text: &str) -> Vec<(&str, &str)> {
+    hop_rows(text)
+        .filter_map(|row| {
+            let mut names = names(row);
+            let file = names.find(|name| is_rust(name))?;
+            Some((file, names.next().unwrap_or_default()))
+        })
+        .collect()
 }
 
 /// Whether a file declares this function; `Type::function` and `function()` name the function.
@@ -188,6 +196,8 @@ fn hop_errors(text: &str, files: &[String]) -> Vec<String> {
             Err(error) => errors.push(error),
         }
     }
+    let folders = hop_rows(text).flat_map(names).filter(|name| name.ends_with('/'));
+    errors.extend(folders.filter(|name| !root().join(name).is_dir()).map(|name| format!("there is no folder {name}")));
     if distinct.len() > PUT_FILES_MAX {
         errors.push(format!("a PUT passes {} files, at most {PUT_FILES_MAX} are allowed", distinct.len()));
     }
@@ -206,9 +216,13 @@ fn wrong_hops_are_found() {
     let table = |row: &str| format!("{PUT_HEADING}\n\n| file | function |\n|---|---|\n{row}\n\n## Next\n");
     let right = "| 1 | `tests/doc_references.rs` | `hop_errors` | reads the table |";
     assert_eq!(hop_errors(&table(right), &files), [] as [String; 0]);
-    for wrong in
-        ["", "| `tests/nowhere.rs` | `run` |", "| `tests/doc_references.rs` | `hop_error` |", "| `tests/tidy.rs` |"]
-    {
+    for wrong in [
+        "",
+        "| `tests/nowhere.rs` | `run` |",
+        "| `tests/doc_references.rs` | `hop_errors` | `no/folder/` |",
+        "| `tests/doc_references.rs` | `hop_error` |",
+        "| `tests/tidy.rs` |",
+    ] {
         assert_eq!(hop_errors(&table(wrong), &files).len(), 1, "{wrong}");
     }
     let many: Vec<String> = files

@@ -5,6 +5,8 @@
 mod items;
 #[path = "tidy/layout.rs"]
 mod layout;
+#[path = "tidy/sentences.rs"]
+mod sentences;
 #[path = "tidy/source.rs"]
 mod source;
 #[path = "tidy/words.rs"]
@@ -22,6 +24,14 @@ fn in_rust_files(rule: impl Fn(&SourceFile) -> Vec<Violation>) -> Vec<Violation>
 #[test]
 fn words_are_established_terms() {
     assert_none("banned words", &files(&words::EXTENSIONS).iter().flat_map(words::violations).collect::<Vec<_>>());
+}
+
+#[test]
+fn sentences_of_documents_have_at_most_30_words() {
+    let documents = files(&["md"]);
+    assert!(documents.len() > 10, "found only {} documents", documents.len());
+    let found: Vec<_> = documents.iter().flat_map(sentences::long_sentences).collect();
+    assert_none("long sentences", &found);
 }
 
 #[test]

@@ -35,7 +35,7 @@ class ChaosClient(threading.Thread):
         super().__init__(daemon=True)
         self.name, self.model = name, model
         self.raws = [server.raw() for server in servers]
-        self.seed, self.dice = seed, random.Random(f"{seed}/{name}")
+        self.seed, self.random = seed, random.Random(f"{seed}/{name}")
         self.serial, self.fault, self.late_completions = 0, None, []
         # The key of the request that was just abandoned: its next change may run beside the detached one.
         self.next_key = None
@@ -46,22 +46,22 @@ class ChaosClient(threading.Thread):
     def run(self):
         try:
             while not self.model.ending.is_set():
-                self.dice.choice(self.operations)(self.pick_key())
+                self.random.choice(self.operations)(self.pick_key())
         except BaseException as fault:
             self.fault = fault
             self.model.ending.set()
 
     def pick_key(self):
         key, self.next_key = self.next_key, None
-        if key is None or self.dice.random() < 0.3:
-            key = self.dice.choice(self.model.keys_of(self.name) + self.dice.sample(self.model.shared, 1))
+        if key is None or self.random.random() < 0.3:
+            key = self.random.choice(self.model.keys_of(self.name) + self.random.sample(self.model.shared, 1))
         return key
 
     # Requests
 
     def ask(self, method, key, body=b"", query=None, headers=None, **options):
         """One request to either instance."""
-        return send(self.dice.choice(self.raws), method, key, body, {"query": query, "headers": headers, **options})
+        return send(self.random.choice(self.raws), method, key, body, {"query": query, "headers": headers, **options})
 
     def change(self, operation, outcomes, act, judge):
         """Sends a change of one or more keys and records its outcome in the model."""
@@ -72,7 +72,7 @@ class ChaosClient(threading.Thread):
             answer = act()
         except Abandoned as abandoned:
             self.model.count(operation, "given up")
-            self.next_key = self.dice.choice(list(outcomes))
+            self.next_key = self.random.choice(list(outcomes))
             for history, ticket in tickets:
                 history.detached(ticket)
             self.wait_in_background(abandoned.connection, tickets, judge)
@@ -90,7 +90,7 @@ class ChaosClient(threading.Thread):
         return answer
 
     def pause(self):
-        self.model.ending.wait(self.dice.uniform(*PAUSE_SECONDS))
+        self.model.ending.wait(self.random.uniform(*PAUSE_SECONDS))
 
     def wait_in_background(self, connection, tickets, judge):
         """Waits on a thread for the answer to an abandoned request, while this client continues."""
@@ -127,9 +127,9 @@ class ChaosClient(threading.Thread):
         return Outcome(f"{operation} {self.name}-{self.serial}", etag_of(body), pieces, is_declared), body
 
     def put(self, key, condition=None, operation="PUT"):
-        large = self.dice.random() < 0.06
-        pieces = self.new_pieces(LARGE_BYTES if large else self.dice.choice(SIZES))
-        is_declared = self.dice.random() < 0.6
+        large = self.random.random() < 0.06
+        pieces = self.new_pieces(LARGE_BYTES if large else self.random.choice(SIZES))
+        is_declared = self.random.random() < 0.6
         outcome, body = self.outcome(operation, pieces, is_declared)
         payload_hash = None if is_declared else signing.UNSIGNED
         act = lambda: self.ask("PUT", key, body, headers=condition, payload_hash=payload_hash, can_float=True)
@@ -165,7 +165,7 @@ class ChaosClient(threading.Thread):
 
     def delete_many(self, _key):
         self.serial += 1
-        keys = self.dice.sample(self.model.keys_of(self.name), 3)
+        keys = self.random.sample(self.model.keys_of(self.name), 3)
         body = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
         body = f"<Delete>{body}</Delete>".encode()
         headers = {"Content-MD5": content_md5(body)}
@@ -181,7 +181,7 @@ class ChaosClient(threading.Thread):
         sources = {other: known for other, known in sources.items() if known and known.etag}
         if not sources:
             return self.put(key)
-        source = self.dice.choice(sorted(sources))
+        source = self.random.choice(sorted(sources))
         self.serial += 1
         known = sources[source]
         outcome = Outcome(f"COPY {self.name}-{self.serial} of {known}", known.etag, known.pieces)
@@ -195,12 +195,12 @@ class ChaosClient(threading.Thread):
         """Create, parts, one of them sent twice, then Complete, Abort or neither."""
         try:
             upload = self.created_upload(key)
-            sizes = ([PART_BYTES_MIN] if self.dice.random() < 0.1 else []) + [SMALL_PART_BYTES]
+            sizes = ([PART_BYTES_MIN] if self.random.random() < 0.1 else []) + [SMALL_PART_BYTES]
             pieces = self.new_pieces(*sizes)
             bodies = [body_of(size, seed) for size, seed in pieces]
             if not upload or not all(self.sent_part(key, upload, at, body) for at, body in enumerate(bodies, 1)):
                 return self.pause()
-            fate = self.dice.random()
+            fate = self.random.random()
             if fate < 0.3:
                 if fate < 0.2:
                     self.ask("DELETE", key, query={"uploadId": upload})
@@ -224,7 +224,7 @@ class ChaosClient(threading.Thread):
     def sent_part(self, key, upload, number, body):
         """Sends a part until it is accepted, at most three times; sometimes sends other bytes first."""
         query = {"partNumber": str(number), "uploadId": upload}
-        if len(body) < PART_BYTES_MIN and self.dice.random() < 0.3:
+        if len(body) < PART_BYTES_MIN and self.random.random() < 0.3:
             self.ask("PUT", key, body_of(SMALL_PART_BYTES, f"replaced {self.serial}"), query)
         for _ in range(3):
             answer = self.ask("PUT", key, body, query)
@@ -258,7 +258,7 @@ class ChaosClient(threading.Thread):
         self.check_read("GET", key, lambda: self.ask("GET", key), lambda outcome, answer: outcome.body() == answer.body)
 
     def get_range(self, key):
-        first, last = self.dice.randrange(8), self.dice.choice([9, 2_000, 100_000])
+        first, last = self.random.randrange(8), self.random.choice([9, 2_000, 100_000])
         ask = lambda: self.ask("GET", key, headers={"Range": f"bytes={first}-{last}"})
         self.check_read("range", key, ask, lambda outcome, answer: outcome.body()[first : last + 1] == answer.body)
 

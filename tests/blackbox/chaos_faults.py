@@ -52,11 +52,11 @@ class Event:
 
 def schedule(seed, kinds, pause_seconds):
     """Yields events endlessly; every kind occurs once in each round."""
-    dice = random.Random(f"{seed}/{kinds}")
+    rng = random.Random(f"{seed}/{kinds}")
     while True:
-        for kind in dice.sample(kinds, len(kinds)):
-            seconds = dice.uniform(*SECONDS[kind])
-            yield Event(dice.uniform(*pause_seconds), kind, dice.randrange(2), seconds, dice.randint(1, REQUESTS_MAX))
+        for kind in rng.sample(kinds, len(kinds)):
+            seconds = rng.uniform(*SECONDS[kind])
+            yield Event(rng.uniform(*pause_seconds), kind, rng.randrange(2), seconds, rng.randint(1, REQUESTS_MAX))
 
 
 class Chaos:

@@ -123,7 +123,7 @@ def test_refused_changes_are_audited(server):
     assert (line["status"], line["code"], line["bucket"]) == (404, "NoSuchBucket", "nowhere"), line
 
 
-def spoil(headers):
+def break_signature(headers):
     headers["Authorization"] = headers["Authorization"][:-4] + "0000"
 
 
@@ -133,7 +133,7 @@ def test_wrong_signatures_are_audited(server):
     attempts = [
         ("InvalidAccessKeyId", "unknown-key", lambda: server.raw("unknown").request("GET", "/private/object")),
         ("InvalidAccessKeyId", "unknown-key", lambda: server.raw("unknown").request("HEAD", "/private/object")),
-        ("SignatureDoesNotMatch", "admin-key", lambda: server.raw().request("PUT", "/private/object", alter=spoil)),
+        ("SignatureDoesNotMatch", "admin-key", lambda: server.raw().request("PUT", "/private/object", alter=break_signature)),
         ("RequestTimeTooSkewed", "admin-key", lambda: server.raw().request("GET", "/private", when=long_ago)),
         ("AccessDenied", "anonymous", lambda: server.raw("anonymous").request("DELETE", "/private/object")),
         ("AccessDenied", "anonymous", lambda: server.raw("anonymous").request("GET", "/private/object")),

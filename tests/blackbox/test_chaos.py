@@ -201,8 +201,8 @@ def join_all(clients):
     for client in clients:
         client.join(90)
         assert not client.is_alive(), "a client did not end"
-        for landing in client.late_completions:
-            landing.join(90)
+        for completion in client.late_completions:
+            completion.join(90)
     faults = [client.fault for client in clients if client.fault]
     if faults:
         raise AssertionError(f"seed {SEED}: {faults[0]}") from faults[0]

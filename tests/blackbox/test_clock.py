@@ -35,7 +35,7 @@ def note_a_time(server, seconds_ahead):
         catalog.execute("UPDATE cluster SET noted_at = ?", (int((time.time() + seconds_ahead) * 1000),))
 
 
-@pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel vouches for the clock of this machine")
+@pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel reports the clock of this machine as synchronised")
 def test_clock_behind_the_catalog_pauses_time_based_deletes(own_server):
     server = own_server(settings=QUICK).start()
     server.s3().create_bucket(Bucket="bucket")
@@ -63,7 +63,7 @@ def test_clock_behind_the_catalog_pauses_time_based_deletes(own_server):
     assert accepted["actor"] == "admin" and accepted["request_id"]
 
 
-@pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel vouches for the clock of this machine")
+@pytest.mark.skipif(kernel_is_synchronised(), reason="the kernel reports the clock of this machine as synchronised")
 def test_unsynchronised_clock_pauses_deletes_after_a_long_stop(own_server):
     server = own_server(settings=QUICK).start()
     assert server.clock()["state"] == "ok", "an empty catalog has no object that could expire too early"
@@ -78,7 +78,7 @@ def test_unsynchronised_clock_pauses_deletes_after_a_long_stop(own_server):
     assert server.run_worker("expiry")["outcome"] == "ok"
 
 
-@pytest.mark.skipif(not kernel_is_synchronised(), reason="nothing vouches for the clock of this machine")
+@pytest.mark.skipif(not kernel_is_synchronised(), reason="the kernel does not report the clock of this machine as synchronised")
 def test_a_synchronised_clock_is_trusted_over_the_catalog(own_server):
     server = own_server(settings=QUICK).start()
     assert server.stop() == 0

@@ -132,7 +132,7 @@ def test_copy_into_a_bucket_with_a_higher_factor_gets_more_copies(disks):
     assert read(s3, "bucket", "key-0") == body_of(20_000, "key-0")
 
 
-def test_copy_that_rots_is_replaced(disks):
+def test_corrupt_copy_is_replaced(disks):
     server = disks(3, replication=TWO_COPIES)
     s3 = server.s3()
     put_all(s3, 1)

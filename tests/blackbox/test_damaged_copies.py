@@ -61,7 +61,7 @@ def copy_under(server, key):
     return physical_key
 
 
-def spoil(server, key, left):
+def damage_copy(server, key, left):
     store, physical_key = Store(server), copy_under(server, key)
     store.remove(physical_key)
     if left is not None:
@@ -84,7 +84,7 @@ def test_new_upload_repairs_all_objects_that_share_the_content(server, seen):
         body = body_of(SIZE, case)
         send(server, f"{case}/first", body, "signed")
         send(server, f"{case}/second", body, "signed")
-        spoil(server, f"{case}/first", DAMAGE[how])
+        damage_copy(server, f"{case}/first", DAMAGE[how])
         if seen and how != "longer":
             assert fetch(server, f"{case}/first") in (500, 503), case
         send(server, f"{case}/{key}", body, digest)
@@ -103,7 +103,7 @@ def test_new_upload_repairs_a_copy_that_a_read_found_damaged(cached_server):
         send(server, f"{case}/first", body, "unsigned")
         send(server, f"{case}/second", body, "unsigned")
         settle(server)
-        spoil(server, f"{case}/first", bytes(SIZE))
+        damage_copy(server, f"{case}/first", bytes(SIZE))
         assert fetch(server, f"{case}/second") == 500, "the bytes are not those that were written"
         send(server, f"{case}/{key}", body, digest)
         for name in {"first", "second", key}:

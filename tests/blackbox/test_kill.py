@@ -21,7 +21,7 @@ THREADS = 4
 SETTLE_EVERY = 10
 
 
-def load_until_killed(server, model, dice):
+def load_until_killed(server, model, rng):
     """Runs the load, kills the server during it, and returns the number of open intents."""
     stopping = threading.Event()
     faults = []
@@ -32,13 +32,13 @@ def load_until_killed(server, model, dice):
         except BaseException as fault:
             faults.append(fault)
 
-    loaders = [Loader(f"t{number}", server.raw(), model, dice.random()) for number in range(THREADS)]
+    loaders = [Loader(f"t{number}", server.raw(), model, rng.random()) for number in range(THREADS)]
     for loader in loaders:
-        loader.serial = dice.randrange(2**40)
+        loader.serial = rng.randrange(2**40)
     threads = [threading.Thread(target=work, args=(loader,)) for loader in loaders]
     for thread in threads:
         thread.start()
-    time.sleep(dice.uniform(0.15, 0.9))
+    time.sleep(rng.uniform(0.15, 0.9))
     server.kill()
     stopping.set()
     for thread in threads:
@@ -68,7 +68,7 @@ def reader(server):
 @pytest.mark.alone
 @pytest.mark.timeout(420)
 def test_kills_lose_no_object_restore_none_and_leak_no_bytes(own_server, capsys):
-    dice = random.Random(SEED)
+    rng = random.Random(SEED)
     server = own_server(settings=QUICK).start()
     server.s3().create_bucket(Bucket=BUCKET)
     model = Model()
@@ -76,7 +76,7 @@ def test_kills_lose_no_object_restore_none_and_leak_no_bytes(own_server, capsys)
     with capsys.disabled():
         print(f"\nkill test: S3O_SEED={SEED}, {KILLS} kills")
     for number in range(1, KILLS + 1):
-        open_intents = load_until_killed(server, model, dice)
+        open_intents = load_until_killed(server, model, rng)
         met.append(open_intents)
         server.start()
         wrong = model.check(reader(server))

@@ -126,12 +126,12 @@ def signed_requests(server):
     def note(headers):
         right.append(headers["Authorization"].rpartition("=")[2])
 
-    def spoil(headers):
+    def break_signature(headers):
         note(headers)
         headers["Authorization"] = headers["Authorization"][:-4] + "0000"
 
     assert raw.request("PUT", "/bucket/right", body=body, alter=note).status == 200
-    assert raw.request("PUT", "/bucket/wrong", body=body, alter=spoil).status == 403
+    assert raw.request("PUT", "/bucket/wrong", body=body, alter=break_signature).status == 403
     mode = signing.SIGNED_CHUNKS
     headers = {"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": str(len(body))}
     for spoilt, status in ((False, 200), (True, 403)):

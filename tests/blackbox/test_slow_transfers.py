@@ -68,15 +68,15 @@ def test_slowest_transfers_are_ended_when_slots_are_scarce(own_server, tmp_path)
     )
 
     began = time.monotonic()
-    newcomers = []
-    while len(newcomers) < 2:
-        newcomer = begin(server, "PUT", f"/bucket/new-{len(newcomers)}", MEBIBYTE)
-        newcomer.settimeout(3)
+    new_uploads = []
+    while len(new_uploads) < 2:
+        new_upload = begin(server, "PUT", f"/bucket/new-{len(new_uploads)}", MEBIBYTE)
+        new_upload.settimeout(3)
         try:
-            assert newcomer.recv(1000).startswith(b"HTTP/1.1 503")
-            newcomer.close()
+            assert new_upload.recv(1000).startswith(b"HTTP/1.1 503")
+            new_upload.close()
         except TimeoutError:
-            newcomers.append(newcomer)  # the request has a slot and the server waits for its body
+            new_uploads.append(new_upload)  # the request has a slot and the server waits for its body
         time.sleep(1)
     print(f"two stalled transfers were ended after {time.monotonic() - began:.0f} s")
     stalled.settimeout(20)
@@ -88,8 +88,8 @@ def test_slowest_transfers_are_ended_when_slots_are_scarce(own_server, tmp_path)
         read_all(unread, 64 * MEBIBYTE)
     thread.join()
     assert status[0].startswith(b"HTTP/1.1 200"), "a slow client above the minimum rate is served to its end"
-    for newcomer in newcomers:
-        newcomer.close()
+    for new_upload in new_uploads:
+        new_upload.close()
     eventually(reserved(server, 0), 30, message="reservations of writes that failed are not released")
 
 

@@ -22,7 +22,7 @@ from stores import Store
 COMMAND_SECONDS = 60
 LOAD_SECONDS = 10
 LOADERS = 4
-CHURNERS = 4
+WRITERS = 4
 # Short worker intervals, but leases that do not expire on a busy machine.
 LONG_LEASES = {
     "write_path": {"pending_intents": {"min_age": "5s", "reaper_tick": "100ms", "late_write_window": "5s"}},
@@ -183,7 +183,7 @@ def test_verify_prints_a_table(healthy_server):
     assert done.returncode == 0 and "I7" in done.stdout and "VIOLATIONS" in done.stdout
 
 
-def churn(server, stopping, name):
+def write_and_delete(server, stopping, name):
     """Writes and deletes objects until `stopping` is set."""
     s3 = server.s3()
     while not stopping.is_set():
@@ -211,7 +211,7 @@ def test_verify_reports_no_violation_under_load(kind, own_server):
     loaders = [Loader(f"t{number}", server.raw(), model, random.random()) for number in range(LOADERS)]
     threads = [threading.Thread(target=work, args=(loader,)) for loader in loaders]
     threads += [
-        threading.Thread(target=churn, args=(server, stopping, f"churn-{number}")) for number in range(CHURNERS)
+        threading.Thread(target=write_and_delete, args=(server, stopping, f"writer-{number}")) for number in range(WRITERS)
     ]
     for thread in threads:
         thread.start()

@@ -59,7 +59,7 @@ class LoadClient(threading.Thread):
         super().__init__(daemon=True)
         self.name, self.servers = name, servers
         self.results, self.stopping = results, stopping
-        self.dice = random.Random(name)
+        self.random = random.Random(name)
 
     def run(self):
         try:
@@ -72,7 +72,7 @@ class LoadClient(threading.Thread):
     def request(self, method, key, **options):
         """Sends a request to an instance that runs."""
         while True:
-            server = self.dice.choice([server for server in self.servers if server.process.poll() is None])
+            server = self.random.choice([server for server in self.servers if server.process.poll() is None])
             try:
                 return server.raw().request(method, f"/{BUCKET}/{key}", **options)
             except BROKEN:
@@ -116,17 +116,17 @@ class Writer(LoadClient):
         self.number = 0
 
     def step(self):
-        key = self.dice.choice(self.keys)
-        if self.dice.random() < 0.6 or not self.bodies[key]:
+        key = self.random.choice(self.keys)
+        if self.random.random() < 0.6 or not self.bodies[key]:
             self.put(key)
-        elif self.dice.random() < 0.15:
+        elif self.random.random() < 0.15:
             self.delete(key)
         else:
             self.read(key, self.bodies[key])
 
     def put(self, key):
         self.number += 1
-        body = body_of(self.dice.choice(self.sizes), f"{key}/{self.number}")
+        body = body_of(self.random.choice(self.sizes), f"{key}/{self.number}")
         began, phase, answers = time.monotonic(), self.results.phase, []
         for tried in range(1, TRIES_MAX + 1):
             self.bodies[key] = [*self.bodies[key], body]
@@ -160,10 +160,10 @@ class Reader(LoadClient):
         self.bodies = bodies
 
     def step(self):
-        key = self.dice.choice(list(self.bodies))
+        key = self.random.choice(list(self.bodies))
         body = self.bodies[key]
         span = None
-        if self.dice.random() < 0.3:
-            first = self.dice.randrange(len(body))
-            span = (first, self.dice.randrange(first, len(body)))
+        if self.random.random() < 0.3:
+            first = self.random.randrange(len(body))
+            span = (first, self.random.randrange(first, len(body)))
         self.read(key, [body], span)

@@ -50,12 +50,12 @@ async fn written_off(harness: &Harness) -> u64 {
 }
 
 async fn one(harness: &Harness, disposal: Disposal, letter: &DeadLetter) -> Option<Disposed> {
-    harness.process.office.one(disposal, letter.id).await.expect("an answer")
+    harness.process.dead_letters.one(disposal, letter.id).await.expect("an answer")
 }
 
 async fn all(harness: &Harness, disposal: Disposal, which: &Selection) -> Disposed {
-    let bounds = harness.process.office.bounds().await.expect("an answer").expect("dead letters");
-    let (disposed, rest) = harness.process.office.step(disposal, which, bounds).await.expect("an answer");
+    let bounds = harness.process.dead_letters.bounds().await.expect("an answer").expect("dead letters");
+    let (disposed, rest) = harness.process.dead_letters.step(disposal, which, bounds).await.expect("an answer");
     assert_eq!(rest, None);
     disposed
 }
@@ -141,13 +141,13 @@ async fn many_dead_letters_are_disposed_of_in_bounded_steps() {
          SELECT n, 'memory', 'k' || n, 0, 0, 'delete', 10, 0, 0 FROM numbers";
     let harness = Harness::new(1 << 20, Mode::Inline).await;
     harness.change(FILL).await;
-    let mut bounds = harness.process.office.bounds().await.expect("an answer");
+    let mut bounds = harness.process.dead_letters.bounds().await.expect("an answer");
     // A dead letter after the bounds is not part of the operation.
     harness.change("UPDATE cleanup_dlq SET id = 9999 WHERE id = 2500").await;
     let mut steps = Vec::new();
     while let Some(here) = bounds {
         let (disposed, rest) =
-            harness.process.office.step(Disposal::Retry, &Selection::default(), here).await.expect("an answer");
+            harness.process.dead_letters.step(Disposal::Retry, &Selection::default(), here).await.expect("an answer");
         steps.push(disposed.events.len());
         bounds = rest;
     }
@@ -202,5 +202,5 @@ async fn forced_discard_records_written_off_bytes() {
         "also while the backend is unreachable"
     );
     assert_eq!((orphan_bytes(&harness).await, written_off(&harness).await, harness.memory.total_bytes()), (0, 8, 8));
-    assert_eq!(harness.process.office.bounds().await.expect("an answer"), None);
+    assert_eq!(harness.process.dead_letters.bounds().await.expect("an answer"), None);
 }

@@ -140,7 +140,7 @@ async fn unreachable_backend_is_unchecked_and_not_a_violation() {
 }
 
 /// Overwrites and deletes a few keys again and again.
-async fn churn(harness: Arc<Harness>, lane: usize) {
+async fn write_and_delete(harness: Arc<Harness>, lane: usize) {
     for round in 0..60 {
         let key = format!("{lane}/{}", round % 3);
         harness.store(&key, b"eleven byte").await.expect("stored");
@@ -153,7 +153,7 @@ async fn churn(harness: Arc<Harness>, lane: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_requests_cause_no_violation() {
     let harness = Arc::new(Harness::new(u64::MAX, Mode::Threaded).await);
-    let busy: Vec<_> = (0..6).map(|lane| tokio::spawn(churn(harness.clone(), lane))).collect();
+    let busy: Vec<_> = (0..6).map(|lane| tokio::spawn(write_and_delete(harness.clone(), lane))).collect();
     let mut runs = 0;
     while !busy.iter().all(tokio::task::JoinHandle::is_finished) {
         let (report, _) =

@@ -48,7 +48,7 @@ pub struct Process {
     /// Shared by the engine and the workers.
     pub catalog: Arc<Catalog>,
     /// Retries and discards dead letters.
-    pub office: DeadLetterService,
+    pub dead_letters: DeadLetterService,
     /// The product's own check of the invariants.
     pub verifier: Verifier,
     /// None unless the environment has cache settings.
@@ -73,7 +73,7 @@ impl Process {
             workers: parts.workers(),
             identity: parts.identity.clone(),
             catalog: parts.catalog.clone(),
-            office: parts.office(),
+            dead_letters: parts.dead_letters(),
             verifier: parts.verifier(),
             cache: parts.cache.clone(),
             metrics: parts.metrics.clone(),

@@ -27,7 +27,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
 }
 
-/// Every file with one of these extensions.
+/// Every file with one of these extensions or names.
 pub fn files(extensions: &[&str]) -> Vec<SourceFile> {
     let mut found = Vec::new();
     let mut folders = vec![root()];
@@ -41,7 +41,8 @@ pub fn files(extensions: &[&str]) -> Vec<SourceFile> {
                 }
                 continue;
             }
-            if path.extension().is_some_and(|found| extensions.iter().any(|one| found == *one)) {
+            let is_wanted = |found: &std::ffi::OsStr| extensions.iter().any(|one| found == *one);
+            if path.extension().or_else(|| path.file_name()).is_some_and(is_wanted) {
                 let path = path.strip_prefix(root()).expect("below the root").display().to_string();
                 let text = fs::read_to_string(root().join(&path)).expect("UTF-8");
                 found.push(SourceFile { path, text });

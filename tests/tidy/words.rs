@@ -3,35 +3,31 @@
 
 use crate::source::{SourceFile, Violation};
 
-/// Extensions of the files that the rule reads. Migrations are frozen and are not read.
-pub const EXTENSIONS: [&str; 6] = ["rs", "py", "sh", "md", "toml", "sql"];
+/// Extensions, or whole names, of the files that the rule reads. Migrations are frozen and are not read.
+pub const EXTENSIONS: [&str; 11] = ["rs", "py", "sh", "md", "toml", "sql", "yaml", "yml", "js", "mjs", "Makefile"];
 
-/// Not allowed in identifiers, comments, strings and documents, with what to write instead.
-const ANYWHERE: [(&str, &str); 63] = [
+/// Not allowed in identifiers, comments, strings and documents, with what to write instead. The first word of a phrase
+/// also stands for its regular inflections.
+const ANYWHERE: [(&str, &str); 62] = [
     ("hang up", "SIGHUP, reload; a client disconnects"),
-    ("hangs up", "SIGHUP, reload; a client disconnects"),
     ("hung up", "SIGHUP, reload; a client disconnects"),
-    ("goes by itself", "expires, is deleted"),
+    ("go by itself", "expires, is deleted"),
     ("go by themselves", "expire, are deleted"),
-    ("ceases to exist", "expires, is deleted"),
+    ("cease to exist", "expires, is deleted"),
     ("time has passed", "has expired"),
     ("departure", "expiration"),
-    ("departures", "expirations"),
-    ("departs", "expires"),
+    ("depart", "expires"),
     ("let go of", "release"),
-    ("lets go of", "releases"),
-    ("letting go of", "releasing"),
     ("came to nothing", "abandoned"),
     ("books", "quota accounting, quotas"),
     ("room", "capacity, free space; crate"),
-    ("rooms", "crates"),
     ("at hand", "cached"),
-    ("asked again", "re-checked, repeated"),
-    ("looked at", "re-checked, probed"),
+    ("ask again", "re-checked, repeated"),
+    ("look at", "re-checked, probed"),
     ("a look", "a query, a probe"),
     ("told", "reported, logged, notified"),
-    ("hears of", "is notified"),
-    ("heard of", "was notified of"),
+    ("hear", "is notified"),
+    ("heard", "was notified of"),
     ("nobody", "name the actor"),
     ("somebody", "name the actor"),
     ("anybody", "name the actor"),
@@ -42,36 +38,43 @@ const ANYWHERE: [(&str, &str); 63] = [
     ("storm", "fault schedule"),
     ("town", "context"),
     ("scene", "fixture"),
-    ("surroundings", "context, shared state"),
+    ("surrounding", "context, shared state"),
     ("door", "S3Handler, listener, API"),
-    ("doors", "listeners, APIs"),
     ("leniency", "header_compat"),
-    ("vouched", "verified"),
+    ("vouch", "verify, report as synchronised"),
     ("landed", "stored"),
+    ("landing", "name the event"),
     ("resettle", "apply_settings"),
     ("errand", "write_behind"),
-    ("errands", "write_behind"),
     ("tally", "stats"),
-    ("canaries", "probe_objects"),
+    ("canary", "probe_object"),
     ("safeties", "guard_tests"),
     ("sabotage", "sql_mutations"),
     ("belts", "redundant_guards"),
-    ("promised", "guaranteed"),
+    ("promise", "guarantee"),
     ("dead letter office", "dead letters"),
     ("poison", "panicking row"),
     ("stranger", "unexpected identity, untrusted input"),
-    ("strangers", "unexpected identities, untrusted input"),
     ("bury", "move to the dead-letter queue"),
-    ("buries", "moves to the dead-letter queue"),
     ("buried", "moved to the dead-letter queue"),
     ("under its hands", "concurrently"),
     ("under their hands", "concurrently"),
     ("set out", "start"),
-    ("sets out", "starts"),
     ("on a good day", "without faults"),
     ("be rid of", "delete"),
     ("in peace", "without faults"),
+    ("witness", "confirmation, second source"),
+    ("spoil", "damage, break"),
+    ("churn", "write and delete"),
+    ("rot", "become corrupt"),
+    ("newcomer", "new upload, new request"),
+    ("dice", "random"),
+    ("misled", "name the wrong row or index"),
+    ("upkeep", "maintenance"),
 ];
+
+/// Inflections of banned words that are technical terms: a lock whose holder panicked is poisoned.
+const TECHNICAL: [&str; 1] = ["poisoned"];
 
 /// Allowed in sentences, but not as a part of the name of an item or a file.
 const IN_NAMES: [(&str, &str); 13] = [
@@ -113,13 +116,31 @@ fn words(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// Whether a word is a banned one or a regular inflection of it.
+fn is_form_of(word: &str, banned: &str) -> bool {
+    if word == banned {
+        return true;
+    }
+    let plain = banned.strip_suffix(['e', 'y']).unwrap_or(banned);
+    let Some(ending) = word.strip_prefix(plain) else { return false };
+    let doubled = banned.chars().last().is_some_and(|last| ending.strip_prefix(last).is_some_and(is_verb_ending));
+    let is_ending = matches!(ending, "s" | "es" | "ies" | "ied") || is_verb_ending(ending) || doubled;
+    let is_plural = word.strip_prefix(banned).is_some_and(|ending| matches!(ending, "s" | "d" | "ing"));
+    (is_ending || is_plural) && !TECHNICAL.contains(&word)
+}
+
+fn is_verb_ending(ending: &str) -> bool {
+    matches!(ending, "ed" | "ing")
+}
+
 fn phrases_in(text: &str, banned: &[(&str, &str)]) -> Vec<(usize, String)> {
     let words = words(text);
     let mut found = Vec::new();
     for (phrase, instead) in banned {
         let parts: Vec<&str> = phrase.split(' ').collect();
         for window in words.windows(parts.len()) {
-            if window.iter().zip(&parts).all(|((_, word), part)| word == part) {
+            let is_first = is_form_of(&window[0].1, parts[0]);
+            if is_first && window.iter().zip(&parts).skip(1).all(|((_, word), part)| word == part) {
                 found.push((window[0].0, format!("\"{phrase}\": write {instead}")));
             }
         }
@@ -170,6 +191,13 @@ mod tests {
         let text =
             "// Nobody reads this.\nlet why = \"no room left\";\nstruct DeadLetterOffice;\nfn keep_at_hand() {}\n";
         assert_eq!(lines("crates/a.rs", text), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn inflections_of_banned_words_are_found() {
+        let text = "vouches\ntallies\nhears\nlooks at\npromising\nspoiled\nrotted\nhousing\n";
+        assert_eq!(lines("crates/a.yaml", text), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(lines("Makefile", "rooms: doors"), [1, 1]);
     }
 
     #[test]

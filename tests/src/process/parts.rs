@@ -259,7 +259,7 @@ impl ProcessParts {
         LifecycleWorker::new(self.catalog.clone(), SharedRules::default(), self.ids.clone(), self.bell.clone())
     }
 
-    pub(super) fn office(&self) -> DeadLetterService {
+    pub(super) fn dead_letters(&self) -> DeadLetterService {
         DeadLetterService {
             letters: self.catalog.clone(),
             fleet: self.fleet.clone(),
