@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A temporary PostgreSQL. `postgres.sh start FOLDER` creates one in FOLDER on a free loopback port and prints its URL.
 # `postgres.sh stop FOLDER [MODE]` stops it like a crash, unless MODE is `fast` or `smart`; `restart` starts it again.
+# `postgres.sh checksums FOLDER enable|disable` switches the data checksums of a stopped one.
 # As root it runs under the user postgres, because initdb refuses root.
 set -euo pipefail
 
@@ -44,5 +45,7 @@ case "$1" in
     start) start ;;
     restart) restart ;;
     stop) as_owner pg_ctl -D "$folder/data" -m "${3:-immediate}" stop >/dev/null ;;
-    *) echo "usage: $0 start|stop|restart FOLDER" >&2; exit 2 ;;
+    # Fails if they are in this state already.
+    checksums) as_owner pg_checksums -D "$folder/data" "--$3" >/dev/null 2>&1 || true ;;
+    *) echo "usage: $0 start|stop|restart|checksums FOLDER" >&2; exit 2 ;;
 esac

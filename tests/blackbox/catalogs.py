@@ -63,6 +63,10 @@ class OwnPostgres:
     def restart(self):
         self._run("restart")
 
+    def set_checksums(self, enabled):
+        """Switches data checksums of the stopped server on or off."""
+        self._run("checksums", "enable" if enabled else "disable")
+
 
 class PostgresCatalog:
     """A catalog in a PostgreSQL database that servers share."""

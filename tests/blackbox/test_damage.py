@@ -205,6 +205,17 @@ def test_a_backup_is_taken_online_and_restored(own_server, tmp_path):
     assert server.catalog.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("with_checksums", [False, True])
+def test_postgres_without_data_checksums_is_warned_about(own_server, own_postgres, with_checksums):
+    own_postgres.stop("fast")
+    own_postgres.set_checksums(with_checksums)
+    own_postgres.restart()
+    server = own_server(catalog=PostgresCatalog(own_postgres.url)).start()
+    assert server.rows("SHOW data_checksums") == [("on" if with_checksums else "off",)]
+    warned = "PostgreSQL cannot detect damaged pages" in server.log()
+    assert warned == (not with_checksums), server.log()
+
+
 def test_postgres_catalog_is_restored_with_pg_dump_and_pg_restore(own_server, own_postgres, tmp_path):
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
     catalog = PostgresCatalog(own_postgres.url)

@@ -229,6 +229,58 @@ def test_accept_takes_the_shown_state_and_old_deletes_become_findings(own_server
     put(server, "new")
 
 
+def audited(server, event):
+    return json.loads(server.admin("GET", f"/admin/api/audit?event={event}")[1])["items"]
+
+
+def accept_view(server):
+    """What an accept without a hash shows; it changes nothing."""
+    status, body = server.admin("POST", "/admin/api/backends/disk/accept")
+    assert status == 409, body
+    return json.loads(body)
+
+
+def test_accept_on_one_instance_is_applied_by_the_other(instances):
+    one, other = instances(2)
+    put(one, "kept-0")
+    for server in (one, other):
+        server.stop()
+    exchange(one.root, a_bare_mount_point(one))
+    for server in (one, other):
+        server.start()
+        eventually(lambda server=server: is_frozen(server), FOUND_SECONDS, 0.1, "the backend is not frozen")
+    view = accept_view(one)
+    # An accept within ten seconds of the first mismatch is refused: an instance might not have recorded what it sees.
+    accept = f"/admin/api/backends/disk/accept?found={view['hash']}"
+    eventually(lambda: one.admin("POST", accept)[0] == 200, 30, 0.5, "the accept is refused")
+    for server in (one, other):
+        eventually(lambda server=server: not is_frozen(server), FOUND_SECONDS, 0.1, "the backend is still frozen")
+    put(one, "new-0")
+    put(other, "new-1")
+    assert read(one.s3(), "bucket", "new-1") == body_of(1000, "new-1")
+    accepted = [audited(server, "backend.accepted") for server in (one, other)]
+    assert [len(lines) for lines in accepted] == [1, 0], accepted
+
+
+def test_copy_of_a_backup_is_recognised_because_the_backup_raises_the_marks(own_server):
+    server = stored(own_server, settings=QUICK)
+    backup = server.folder / "backup.db"
+    before = server.rows("SELECT mark, mark_sequence FROM backends")
+    done = command(server, "catalog", "backup", str(backup))
+    assert done.returncode == 0, done
+    raised = server.rows("SELECT mark, mark_sequence FROM backends")
+    assert raised[0][0] != before[0][0] and raised[0][1] == before[0][1] + 1, (before, raised)
+    identity = json.loads((server.root / ".s3o" / "identity.json").read_text())
+    assert identity["mark"] == raised[0][0], "the mark was raised on the backend as well"
+    server.stop()
+    done = command(server, "catalog", "restore", str(backup), "--config", str(server.config_path))
+    assert done.returncode == 0, done
+    server.start()
+    assert server.rows("SELECT mark, mark_sequence FROM backends") == before
+    assert "does not know" in (is_frozen(server) or "")
+    put(server, "new", 503)
+
+
 def test_deletes_begin_after_the_delete_delay(own_server):
     server = stored(own_server, settings={**QUICK, "identity": {"delete_delay": "6s"}})
     server.stop()

@@ -66,7 +66,7 @@ def servers(own_server, stores):
     return made
 
 
-class Drill:
+class StoreFaultRun:
     """The load, the objects that do not change, and the faults."""
 
     def __init__(self, servers, stores):
@@ -152,7 +152,7 @@ class Drill:
 @pytest.mark.timeout(240 + 30 * SECONDS)
 def test_faults_of_one_store_at_a_time_lose_nothing_and_delay_little(servers, stores, capsys):
     took = {}
-    with Drill(servers, stores) as drill:
+    with StoreFaultRun(servers, stores) as drill:
         drill.run_phase("healthy", 2)
         for store in stores:
             for mode in (STOPS, ERRORS, WRITES_FAIL, CUTS, HANGS):

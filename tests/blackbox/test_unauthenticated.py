@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -15,7 +16,7 @@ from signing import Credentials
 # Half of the requests are of the kinds that would hold a slot for a minute: a thousand slots.
 STALLED = 2000
 REQUESTS = 300
-ATTEMPTS = 3
+ROUNDS = 5
 RATIO_MAX = 3
 
 
@@ -45,21 +46,19 @@ def test_stalled_unauthenticated_clients_do_not_delay_authenticated_requests(own
     raw = server.raw()
     timed_reads(raw)
     script = str(Path(__file__).with_name("stalled_clients.py"))
-    ratios = []
-    for _ in range(ATTEMPTS):
-        quiet = timed_reads(raw)
+    # Quiet and busy rounds alternate, and their medians are compared: another program on this machine slows down some
+    # rounds of either kind, but not most rounds of one kind only.
+    quiet, beside = [], []
+    for _ in range(ROUNDS):
+        quiet.append(timed_reads(raw))
         arguments = [sys.executable, script, "127.0.0.1", str(server.port), str(STALLED)]
         with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stalled:
             assert stalled.stdout.readline() == b"ready\n"
             time.sleep(1)
-            beside = timed_reads(raw)
+            beside.append(timed_reads(raw))
             stalled.stdin.close()
-        ratios.append(beside / quiet)
-        print(f"p99 of {REQUESTS} reads: {quiet:.1f} ms quiet, {beside:.1f} ms beside {STALLED} stalled clients")
-        # Another program on this machine may have slowed down one of the two.
-        if ratios[-1] <= RATIO_MAX:
-            return
-    raise AssertionError(ratios)
+        print(f"p99 of {REQUESTS} reads: {quiet[-1]:.1f} ms quiet, {beside[-1]:.1f} ms beside {STALLED} stalled clients")
+    assert median(beside) <= RATIO_MAX * median(quiet), (quiet, beside)
 
 
 def test_unauthenticated_bodies_are_answered_before_they_arrive(own_server):

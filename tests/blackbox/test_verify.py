@@ -14,10 +14,12 @@ from catalogs import PostgresCatalog
 from conftest import KINDS
 from kill_load import BUCKET, Loader
 from kill_model import Model
+from polling import eventually
 from s3_checks import PART_BYTES_MIN, body_of, multipart
 from server_process import ADMIN_TOKEN, binary
 from settled_state import QUICK, settle
 from stores import Store
+from test_damage import hide_objects, state
 
 COMMAND_SECONDS = 60
 LOAD_SECONDS = 10
@@ -157,6 +159,20 @@ def test_cleanup_of_live_bytes_is_found(own_server):
     # No setting delays a cleanup for so long: the clock was ahead when the row was written.
     server.database.change(f"UPDATE cleanup_queue SET due = {2**60}")
     assert_found(server, ["I4", "I11"], located(server), deep=False)
+
+
+def test_damaged_index_is_found_by_the_database(own_server):
+    server = own_server(settings=QUICK).start()
+    server.s3().create_bucket(Bucket="bucket")
+    server.s3().put_object(Bucket="bucket", Key="key", Body=b"x")
+    settle(server)
+    code, report = verify(server, "--catalog")
+    assert (code, broken(report), report["unchecked"]) == (0, {}, []), report
+    hide_objects(server.catalog)
+    code, report = verify(server, "--catalog")
+    assert code == 1 and report["holds"] is False, report
+    assert "objects_content" in " ".join(broken(report)["I1"]), report
+    eventually(lambda: state(server) == "degraded", 10, message="the damage is reported and served as healthy")
 
 
 def test_unreachable_backend_is_reported_as_unchecked(own_server):

@@ -10,6 +10,7 @@ use s3o_model::multipart::ListedPart;
 use s3o_model::object::Attributes;
 
 use s3o_tests::harness::{Harness, bucket, copy, get, key};
+use s3o_workers::{Report, Worker as _};
 
 const PARTS: u32 = 10_000;
 
@@ -73,4 +74,15 @@ async fn sixteen_writers_share_commits() {
     let commits = harness.catalog.effort().commits - before.commits;
     println!("{} PUTs by {WRITERS} writers took {commits} commits", WRITERS * PUTS);
     assert!(commits * 2 < (WRITERS * PUTS) as u64, "{commits} commits");
+}
+
+/// The README says what an idle store costs; each of these calls is one request there.
+#[tokio::test]
+async fn raising_a_mark_makes_seven_backend_calls() {
+    let harness = Harness::new(u64::MAX, Mode::Threaded).await;
+    for _ in 0..3 {
+        let calls = harness.flaky.calls();
+        harness.process.identity.tick(&mut Report::default()).await.expect("raised");
+        assert_eq!(harness.flaky.calls() - calls, 7);
+    }
 }

@@ -141,13 +141,13 @@ impl IdentityVerdict {
             Self::Overwritten => "a late write replaced the identity object",
             Self::StaleClone => "the backend has an older mark than the catalog wrote: it may be a stale clone",
             Self::RestoredCatalog => {
-                "the backend has a mark that the catalog does not know: was the catalog restored from a backup?"
+                "the backend has a mark that the catalog does not know: the catalog may have been restored from a backup"
             }
             Self::Contested => "two catalogs of this cluster use the backend: the mark is contested",
             Self::WrongCluster => "the backend belongs to another cluster",
             Self::WrongBackend => "the backend was attached under another name",
             Self::Missing => {
-                "the identity object is missing: is the store not mounted, empty, or the wrong folder or bucket?"
+                "the identity object is missing: the store is not mounted, is empty, or is the wrong folder or bucket"
             }
         }
     }

@@ -163,7 +163,30 @@ pub(super) fn translate(error: rusqlite::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::to_sqlite;
+    use rusqlite::ffi;
+
+    use super::{judge, to_sqlite};
+    use crate::{Condition, Error, Integrity};
+
+    /// The condition of a catalog after a statement that failed with this code.
+    fn integrity_after(code: i32) -> Integrity {
+        let condition = Condition::default();
+        let failure = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        assert!(matches!(judge(&condition, failure), Error::Away(_)), "{code}: a repeated request may succeed");
+        condition.integrity()
+    }
+
+    #[test]
+    fn io_errors_of_the_database_file_mark_the_catalog_damaged() {
+        let of_the_file =
+            [ffi::SQLITE_IOERR_READ, ffi::SQLITE_IOERR_SHORT_READ, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_FSYNC];
+        for code in of_the_file {
+            assert!(matches!(integrity_after(code), Integrity::Damaged(_)), "{code}");
+        }
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_LOCK, ffi::SQLITE_IOERR_SHMOPEN, ffi::SQLITE_BUSY] {
+            assert_eq!(integrity_after(code), Integrity::Sound, "{code}");
+        }
+    }
 
     #[test]
     fn parameters_keep_their_numbers_in_any_order() {

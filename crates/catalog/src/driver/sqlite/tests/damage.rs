@@ -108,6 +108,31 @@ async fn a_damaged_catalog_answers_only_with_what_it_finds() {
     assert!(matches!(catalog.backup(&folder.path().join("copy")).await, Err(Error::Away(_))));
 }
 
+/// The schema shows an index of all objects, and the index has none of them: only a scan of the table finds them.
+#[tokio::test]
+async fn a_contradiction_of_index_and_table_marks_the_catalog_damaged() {
+    const INDEX: &str = "CREATE INDEX objects_content ON objects (content_id)";
+    let folder = tempfile::tempdir().expect("a folder");
+    let fixture = open(folder.path()).expect("a catalog");
+    let bucket = fixture.bucket("data").await;
+    let content = fixture.put(bucket, "a", 1).await;
+    assert_eq!(fixture.catalog.confirm_suspects(&[content]).await.expect("both agree")[0].found, 1);
+    drop(fixture);
+    let connection = Connection::open(file(folder.path())).expect("a database");
+    let empty_index = format!(
+        "DROP INDEX objects_content; {INDEX} WHERE content_id = ''; PRAGMA writable_schema = ON; \
+         UPDATE sqlite_schema SET sql = '{INDEX}' WHERE name = 'objects_content'"
+    );
+    connection.execute_batch(&empty_index).expect("damaged");
+    drop(connection);
+    let fixture = open(folder.path()).expect("a catalog");
+    assert!(!is_damaged(&fixture.catalog));
+    let confirmed = fixture.catalog.confirm_suspects(&[content]).await;
+    assert!(matches!(&confirmed, Err(Error::Corrupt(why)) if why.contains("indexes show 0")), "{confirmed:?}");
+    assert!(is_damaged(&fixture.catalog), "no later audit may trust the index either");
+    assert!(fixture.catalog.recount(&[]).await.is_err(), "nothing is repaired any more");
+}
+
 #[tokio::test]
 async fn contradicting_rows_make_a_catalog_doubtful() {
     let folder = tempfile::tempdir().expect("a folder");
