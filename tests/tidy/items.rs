@@ -35,7 +35,7 @@ struct Items {
     functions: Vec<(String, usize, usize)>,
     types: Vec<(String, usize)>,
     empty_docs: Vec<(String, usize)>,
-    /// Names of the surrounding types, for the docs of fields, variants and methods.
+    /// Names of the enclosing types, for the docs of fields, variants and methods.
     parents: Vec<String>,
     /// Depth of `#[cfg(test)]` modules.
     test_depth: usize,

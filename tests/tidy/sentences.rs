@@ -22,23 +22,20 @@ fn item(line: &str) -> Option<&str> {
 fn blocks(text: &str) -> Vec<Block> {
     let (mut blocks, mut is_code, mut continues): (Vec<Block>, bool, bool) = (Vec::new(), false, false);
     for (number, line) in text.lines().enumerate() {
-        let (line, number) = (line.trim(), number + 1);
-        let mut begin = |text: &str| blocks.push(Block { line: number, text: text.to_owned() });
+        let line = line.trim();
+        let block = |text: &str| Block { line: number + 1, text: text.to_owned() };
         if line.starts_with("```") {
             (is_code, continues) = (!is_code, false);
         } else if is_code || line.is_empty() || line.starts_with('#') {
             continues = false;
         } else if line.starts_with('|') {
-            line.split(" | ").for_each(&mut begin);
+            blocks.extend(line.split(" | ").map(block));
             continues = false;
-        } else if let Some(text) = item(line) {
-            begin(text);
-            continues = true;
-        } else if continues && let Some(block) = blocks.last_mut() {
-            block.text.push(' ');
-            block.text.push_str(line);
+        } else if let (true, None, Some(last)) = (continues, item(line), blocks.last_mut()) {
+            last.text.push(' ');
+            last.text.push_str(line);
         } else {
-            begin(line);
+            blocks.push(block(item(line).unwrap_or(line)));
             continues = true;
         }
     }

@@ -141,7 +141,7 @@ impl IdentityVerdict {
             Self::Overwritten => "a late write replaced the identity object",
             Self::StaleClone => "the backend has an older mark than the catalog wrote: it may be a stale clone",
             Self::RestoredCatalog => {
-                "the backend has a mark that the catalog does not know: the catalog may have been restored from a backup"
+                "the backend has a mark that the catalog does not know: the catalog may be a restored backup"
             }
             Self::Contested => "two catalogs of this cluster use the backend: the mark is contested",
             Self::WrongCluster => "the backend belongs to another cluster",

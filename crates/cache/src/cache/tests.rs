@@ -31,12 +31,12 @@ fn wanted(content: ContentId) -> BodyRequest {
 
 /// A backend that counts reads and blocks them at a semaphore.
 #[derive(Default)]
-struct GatedStore {
+struct HeldStore {
     reads: AtomicUsize,
     started: Notify,
 }
 
-impl GatedStore {
+impl HeldStore {
     fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
     }
@@ -51,7 +51,7 @@ impl GatedStore {
 
 type ReadTask = JoinHandle<Result<Option<Bytes>, &'static str>>;
 
-fn reader(cache: &Arc<Cache>, content: ContentId, store: &Arc<GatedStore>, gate: &Arc<Semaphore>) -> ReadTask {
+fn reader(cache: &Arc<Cache>, content: ContentId, store: &Arc<HeldStore>, gate: &Arc<Semaphore>) -> ReadTask {
     let (cache, store, gate) = (Arc::clone(cache), Arc::clone(store), Arc::clone(gate));
     tokio::spawn(async move { cache.body(&wanted(content), || store.read(&gate)).await })
 }
@@ -74,7 +74,7 @@ fn unreachable_load() -> std::future::Ready<Result<Bytes, &'static str>> {
 
 #[tokio::test]
 async fn concurrent_readers_cause_one_read() {
-    let (cache, store, gate) = (cache(None), Arc::new(GatedStore::default()), Arc::new(Semaphore::new(0)));
+    let (cache, store, gate) = (cache(None), Arc::new(HeldStore::default()), Arc::new(Semaphore::new(0)));
     let content = fresh();
     let readers: Vec<ReadTask> = (0..100).map(|_| reader(&cache, content, &store, &gate)).collect();
     run_tasks().await;
@@ -89,7 +89,7 @@ async fn concurrent_readers_cause_one_read() {
 
 #[tokio::test]
 async fn follower_takes_over_from_a_dropped_leader() {
-    let (cache, store, gate) = (cache(None), Arc::new(GatedStore::default()), Arc::new(Semaphore::new(0)));
+    let (cache, store, gate) = (cache(None), Arc::new(HeldStore::default()), Arc::new(Semaphore::new(0)));
     let content = fresh();
     let leader = reader(&cache, content, &store, &gate);
     store.started.notified().await;
@@ -107,7 +107,7 @@ async fn follower_takes_over_from_a_dropped_leader() {
 
 #[tokio::test]
 async fn last_reader_reads_after_every_leader_was_dropped() {
-    let (cache, store, gate) = (cache(None), Arc::new(GatedStore::default()), Arc::new(Semaphore::new(0)));
+    let (cache, store, gate) = (cache(None), Arc::new(HeldStore::default()), Arc::new(Semaphore::new(0)));
     let content = fresh();
     let mut readers: Vec<ReadTask> = (0..20).map(|_| reader(&cache, content, &store, &gate)).collect();
     let last = readers.pop().expect("twenty");
@@ -122,7 +122,7 @@ async fn last_reader_reads_after_every_leader_was_dropped() {
 
 #[tokio::test]
 async fn failed_leader_does_not_fail_its_followers() {
-    let (cache, store) = (cache(None), Arc::new(GatedStore::default()));
+    let (cache, store) = (cache(None), Arc::new(HeldStore::default()));
     let (broken, open) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(100)));
     let content = fresh();
     let leader = reader(&cache, content, &store, &broken);
@@ -138,7 +138,7 @@ async fn failed_leader_does_not_fail_its_followers() {
 
 #[tokio::test]
 async fn followers_of_a_failed_leader_read_concurrently() {
-    let (cache, store) = (cache(None), Arc::new(GatedStore::default()));
+    let (cache, store) = (cache(None), Arc::new(HeldStore::default()));
     let (broken, closed) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let content = fresh();
     let leader = reader(&cache, content, &store, &broken);
@@ -200,7 +200,7 @@ async fn forgotten_content_is_read_again() {
 async fn bytes_being_fetched_are_bounded() {
     let settings = CacheSettings { max_bytes: 64, object_bytes_max: 8, ..SETTINGS };
     let cache = Arc::new(Cache::new(CacheParts { settings, shared: None, clock: clock() }));
-    let (store, gate) = (Arc::new(GatedStore::default()), Arc::new(Semaphore::new(0)));
+    let (store, gate) = (Arc::new(HeldStore::default()), Arc::new(Semaphore::new(0)));
     let readers = [fresh(), fresh()].map(|content| reader(&cache, content, &store, &gate));
     run_tasks().await;
     assert_eq!(cache.body(&wanted(fresh()), || store.read(&gate)).await, Ok(None), "the read bypasses the cache");

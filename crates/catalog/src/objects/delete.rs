@@ -58,7 +58,7 @@ pub(crate) const ROWS_NOT_EXPIRED: &str = "SELECT i.key FROM objects i \
 
 const DELETE_MARKED: &str = "DELETE FROM objects WHERE token = $1";
 
-/// An object to delete.
+/// Target of one delete request, with its condition.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectToDelete<'a> {
     /// It must exist.

@@ -119,7 +119,7 @@ impl OpenWrites {
 
     /// Resolves a write by a lookup that started after its answer was lost. A write that the reaper is resolving is
     /// left to the reaper.
-    pub(super) fn looked_up(&self, (write, number): InDoubt, is_open: bool) -> LookupResult {
+    pub(super) fn queried(&self, (write, number): InDoubt, is_open: bool) -> LookupResult {
         let mut state = self.state();
         let is_same = state.in_doubt.get(&write).is_some_and(|(latest, _)| *latest == number);
         if !is_same || state.resolving.contains(&write) {
@@ -149,7 +149,7 @@ mod tests {
 
     fn first_lookup(writes: &OpenWrites, is_open: bool) -> LookupResult {
         let in_doubt = writes.all_in_doubt();
-        in_doubt.into_iter().next().map_or_else(LookupResult::default, |first| writes.looked_up(first, is_open))
+        in_doubt.into_iter().next().map_or_else(LookupResult::default, |first| writes.queried(first, is_open))
     }
 
     fn ended(status: &'static str) -> LookupResult {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn unanswered_resolution_of_the_reaper_is_looked_up() {
+    fn unanswered_resolution_of_the_reaper_is_queried() {
         let writes = OpenWrites::default();
         for (is_open, settled) in [(true, LookupResult::default()), (false, ended("dropped"))] {
             assert_eq!(writes.resolving(write()), Counted::Before);
@@ -217,7 +217,7 @@ mod tests {
         let before = writes.all_in_doubt()[0];
         assert_eq!(writes.resolving(write()), Counted::Now);
         writes.unanswered(write(), "dropped");
-        assert_eq!(writes.looked_up(before, true), LookupResult::default());
+        assert_eq!(writes.queried(before, true), LookupResult::default());
         assert_eq!(first_lookup(&writes, false), ended("dropped"));
     }
 }
