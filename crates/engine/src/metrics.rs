@@ -142,7 +142,7 @@ impl IntentMetrics {
     /// Counts the outcomes of writes in doubt; those in `open` still have their intents.
     pub(crate) fn resolve_in_doubt(&self, in_doubt: &[InDoubt], open: &[WriteId]) {
         for write in in_doubt {
-            let found = self.writes.looked_up(*write, open.contains(&write.0));
+            let found = self.writes.queried(*write, open.contains(&write.0));
             self.enqueued.inc_by(u64::from(found.announced));
             found.ended.into_iter().for_each(|status| self.count(status));
         }
