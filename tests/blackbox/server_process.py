@@ -107,6 +107,7 @@ class Server(Endpoint):
 
     def spawn(self, wrapper=(), arguments=()):
         """Starts the process without waiting until it is ready."""
+        assert self.process is None or self.process.poll() is not None, "the server is running already"
         self.config_path.write_text(yaml.safe_dump(self.config, sort_keys=False))
         environment = {**os.environ, "RUST_BACKTRACE": "1", "NO_COLOR": "1"}
         with open(self.log_path, "ab") as log:

@@ -171,6 +171,8 @@ def test_damaged_index_is_found_by_the_database(own_server):
     code, report = verify(server, "--catalog")
     assert code == 1 and report["holds"] is False, report
     assert "objects_content" in " ".join(broken(report)["I1"]), report
+    status = json.loads(server.admin("GET", "/admin/api/status")[1])
+    assert status["catalog"]["state"] == "degraded", "damage that was reported is served as healthy"
 
 
 def test_unreachable_backend_is_reported_as_unchecked(own_server):

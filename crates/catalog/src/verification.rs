@@ -66,9 +66,13 @@ impl Catalog {
         texts(&self.survey(&check.broken, Check::span(after, upto)).await?, SHOWN)
     }
 
-    /// Faults that the database's own integrity check finds.
+    /// Faults that the database's own integrity check finds. The first one marks the catalog as damaged.
     pub async fn check_integrity(&self) -> Result<Vec<String>, Error> {
-        self.driver.check_integrity().await
+        let faults = self.driver.check_integrity().await?;
+        if let Some(fault) = faults.first() {
+            self.condition.damage(&format!("the integrity check failed: {fault}"));
+        }
+        Ok(faults)
     }
 
     /// Descriptions of quota counters that differ from the sums of their rows, in one snapshot.
