@@ -171,7 +171,7 @@ impl RangeReader {
     /// Continues with another copy, because the next chunk of the open one is late.
     async fn replace_stalled(&mut self) -> Result<(), Error> {
         if let Some(OpenSegment { segment, .. }) = &mut self.current {
-            self.engine.set_aside_stalled(segment, &mut self.history);
+            self.engine.return_stalled(segment, &mut self.history);
         }
         let detail = "the read of the last copy stalled".to_owned();
         self.resume(unavailable(BackendTrouble::Unreachable, detail)).await

@@ -197,7 +197,7 @@ impl Engine {
     }
 
     /// Returns the open copy, whose next chunk is late, to the segment: it is tried again if the others fail.
-    pub(super) fn set_aside_stalled(&self, segment: &mut Segment, history: &mut ReadHistory) {
+    pub(super) fn return_stalled(&self, segment: &mut Segment, history: &mut ReadHistory) {
         let Some(copy) = segment.open.take() else { return };
         let Location { backend, physical_key } = &copy.location;
         tracing::warn!(%backend, physical_key, "body of copy stalled, trying next");
