@@ -1,8 +1,10 @@
-//! Streams bytes of content from the backends. If a copy fails, the read continues with another copy at the same byte.
+//! Streams bytes of content from the backends. If a copy fails or stalls, the read continues with another
+//! copy at the same byte.
 
 mod segment;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
@@ -27,13 +29,21 @@ pub(crate) enum ContentSource {
     Joined { content: ContentId },
 }
 
+/// A segment and the stream of its open copy.
+struct OpenSegment {
+    segment: Segment,
+    stream: ByteStream,
+    /// How long to wait for the next chunk; `None` if no other copy can continue the body.
+    stall_timeout: Option<Duration>,
+}
+
 struct RangeReader {
     engine: Engine,
     /// The part of the range whose pieces are not read from the catalog yet.
     unplanned: Option<(ContentId, ByteRange)>,
     planned: VecDeque<Segment>,
-    /// The segment that is being sent, and its stream.
-    current: Option<(Segment, ByteStream)>,
+    /// The segment that is being sent.
+    current: Option<OpenSegment>,
     history: ReadHistory,
 }
 
@@ -83,8 +93,7 @@ impl RangeReader {
         }
         let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
         let no_copy = Error::Damaged("no copy of the content is known".to_owned());
-        let stream = self.engine.open_segment(&mut segment, &mut self.history, no_copy).await?;
-        self.current = Some((segment, stream));
+        self.open(segment, no_copy).await?;
         Ok(true)
     }
 
@@ -112,9 +121,17 @@ impl RangeReader {
         }
     }
 
+    /// Opens a copy of a segment; fails with `failure` if none can be read.
+    async fn open(&mut self, mut segment: Segment, failure: Error) -> Result<(), Error> {
+        let stream = self.engine.open_segment(&mut segment, &mut self.history, failure).await?;
+        let stall_timeout = self.engine.stall_timeout(&segment, &self.history);
+        self.current = Some(OpenSegment { segment, stream, stall_timeout });
+        Ok(())
+    }
+
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let Some((segment, stream)) = &mut self.current else {
+            let Some(OpenSegment { segment, stream, stall_timeout }) = &mut self.current else {
                 if self.open_next().await? {
                     continue;
                 }
@@ -124,7 +141,11 @@ impl RangeReader {
                 self.current = None;
                 continue;
             }
-            match stream.next().await {
+            let Some(next) = next_within(stream, *stall_timeout).await else {
+                self.replace_stalled().await?;
+                continue;
+            };
+            match next {
                 Some(Ok(chunk)) => {
                     segment.advance(chunk.len() as u64);
                     return Ok(Some(chunk));
@@ -141,10 +162,26 @@ impl RangeReader {
 
     /// Continues with the next copy at the first byte that was not read.
     async fn resume(&mut self, failure: Error) -> Result<(), Error> {
-        if let Some((mut segment, _)) = self.current.take() {
-            let stream = self.engine.open_segment(&mut segment, &mut self.history, failure).await?;
-            self.current = Some((segment, stream));
+        match self.current.take() {
+            Some(current) => self.open(current.segment, failure).await,
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Continues with another copy, because the next chunk of the open one is late.
+    async fn replace_stalled(&mut self) -> Result<(), Error> {
+        if let Some(OpenSegment { segment, .. }) = &mut self.current {
+            self.engine.return_stalled(segment, &mut self.history);
+        }
+        let detail = "the read of the last copy stalled".to_owned();
+        self.resume(unavailable(BackendTrouble::Unreachable, detail)).await
+    }
+}
+
+/// The next item of a stream; `None` if it does not come in time.
+async fn next_within(stream: &mut ByteStream, timeout: Option<Duration>) -> Option<Option<Result<Bytes, BodyError>>> {
+    match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, stream.next()).await.ok(),
+        None => Some(stream.next().await),
     }
 }

@@ -97,6 +97,9 @@ impl Catalog {
         let ids = named.map(|row| row.parse("id")).collect::<Result<Vec<ContentId>, _>>()?;
         let page = json(&ids);
         let mut unit = Unit::new("review_copies");
+        // Locked first: a change that restarts the review waits for this page, or this page fails.
+        let is_current = "SELECT position FROM copy_review WHERE position = $1 /*lock*/";
+        unit.at(LockRank::Bucket).one(is_current, params![&position], Verdict::RunAgain);
         unit.lock(
             LockRank::Content,
             "SELECT id FROM contents WHERE id IN TEXTS($1) ORDER BY id /*lock*/",

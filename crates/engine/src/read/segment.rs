@@ -26,6 +26,8 @@ pub(super) struct Segment {
     copies: VecDeque<ReadableCopy>,
     /// Copies that failed, or whose first byte was late.
     tried: Vec<Location>,
+    /// The copy that was opened last.
+    open: Option<ReadableCopy>,
     pub(super) span: Span,
 }
 
@@ -62,7 +64,7 @@ impl SkippedCopies {
 /// What one read has met so far.
 #[derive(Debug, Default)]
 pub(super) struct ReadHistory {
-    /// Backends whose first byte was late: the segments that follow try them last.
+    /// Backends whose first or next byte was late: the segments that follow try them last.
     late: Vec<BackendName>,
     /// True once a copy was open: a response that has begun is finished, whatever the usage limits.
     has_begun: bool,
@@ -76,7 +78,7 @@ impl Segment {
     }
 
     pub(super) fn new((content, size_bytes): (ContentId, u64), copies: Vec<ReadableCopy>, span: Span) -> Self {
-        Self { content, size_bytes, copies: copies.into(), tried: Vec::new(), span }
+        Self { content, size_bytes, copies: copies.into(), tried: Vec::new(), open: None, span }
     }
 
     pub(super) fn advance(&mut self, bytes: u64) {
@@ -136,9 +138,10 @@ impl Engine {
                 skipped.limited.push_back(copy);
                 continue;
             }
-            let timeout = self.first_byte_timeout(&segment.copies, copy.trust);
+            let timeout = self.first_byte_timeout(segment.copies.iter(), copy.trust);
             match self.open_copy(backend, &location.physical_key, segment.span, timeout).await {
                 Some(Ok(stream)) => {
+                    segment.open = Some(copy);
                     skipped.put_back(&mut segment.copies);
                     return Ok(stream);
                 }
@@ -171,7 +174,11 @@ impl Engine {
     }
 
     /// How long to wait for the first byte of a copy; `None` if no other copy that is trusted as much can be read now.
-    fn first_byte_timeout(&self, others: &VecDeque<ReadableCopy>, trust: CopyTrust) -> Option<Duration> {
+    fn first_byte_timeout<'a>(
+        &self,
+        mut others: impl Iterator<Item = &'a ReadableCopy>,
+        trust: CopyTrust,
+    ) -> Option<Duration> {
         let is_usable = |other: &ReadableCopy| {
             let name = &other.location.backend;
             other.trust <= trust
@@ -179,7 +186,24 @@ impl Engine {
                 && !self.is_open(name)
                 && self.limit_of(name).is_none()
         };
-        others.iter().any(is_usable).then(|| self.settings().first_byte_timeout)
+        others.any(is_usable).then(|| self.settings().first_byte_timeout)
+    }
+
+    /// How long to wait for the next chunk of the open copy; `None` if no copy that is trusted as much can continue the
+    /// body. A copy that was late is no reason to give up another one: the read would alternate between them.
+    pub(super) fn stall_timeout(&self, segment: &Segment, history: &ReadHistory) -> Option<Duration> {
+        let in_time = |copy: &&ReadableCopy| !history.late.contains(&copy.location.backend);
+        self.first_byte_timeout(segment.copies.iter().filter(in_time), segment.open.as_ref()?.trust)
+    }
+
+    /// Returns the open copy, whose next chunk is late, to the segment: it is tried again if the others fail.
+    pub(super) fn return_stalled(&self, segment: &mut Segment, history: &mut ReadHistory) {
+        let Some(copy) = segment.open.take() else { return };
+        let Location { backend, physical_key } = &copy.location;
+        tracing::warn!(%backend, physical_key, "body of copy stalled, trying next");
+        self.fleet.record_first_byte(backend, false);
+        history.late.push(backend.clone());
+        segment.copies.push_back(copy);
     }
 
     /// Opens a copy. With a timeout, it waits for the first byte and returns `None` if that takes longer.
