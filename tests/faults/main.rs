@@ -9,6 +9,7 @@ mod each_call;
 mod expirations;
 mod full;
 mod intent_counters;
+mod large_copies;
 mod late;
 mod late_writes;
 mod moves;
