@@ -11,6 +11,7 @@ mod full;
 mod idle_copies;
 mod intent_counters;
 mod interrupted_copies;
+mod large_copies;
 mod late;
 mod late_writes;
 mod moves;

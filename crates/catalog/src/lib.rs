@@ -57,7 +57,9 @@ pub use cleanups::{ClaimedCleanups, Depths, FreedClaim, QueuedCleanup, Settlemen
 pub use commits::ContentPlan;
 pub use condemned::CondemnedObserver;
 pub use condition::{Condition, Integrity};
-pub use copies::{CopyWork, CountedLocation, RemoveCopy, ReplacedCopy, Replica, ReplicaSource, StageReplica};
+pub use copies::{
+    CopyWork, CountedLocation, DueCopies, RemoveCopy, ReplacedCopy, Replica, ReplicaSource, StageReplica,
+};
 pub use dead_letters::Discard;
 #[cfg(any(test, feature = "conformance"))]
 pub use driver::DriverLayer;
@@ -67,7 +69,7 @@ pub use driver::sqlite::{Mode, Sqlite, SqliteOptions, check_sqlite};
 pub use driver::{Driver, Effort};
 pub use error::{Error, Verdict};
 pub use findings::{Finding, FindingSelection};
-pub use identities::{Acceptance, KnownBackend, PlannedMark};
+pub use identities::{Acceptance, KnownBackend, MARK_LEASE, PlannedMark};
 pub use identity_records::IdentityRecord;
 pub use intents::{Dropped, Ended, FailedCopy, Late, Pin, Stage};
 pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUpload, RuledBucket};

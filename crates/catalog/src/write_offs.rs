@@ -152,7 +152,7 @@ impl Catalog {
         let known = "SELECT name FROM backends WHERE name = $1 /*lock*/";
         unit.at(LockRank::Backend).one(known, params![name], Verdict::NoSuchObject);
         unit.one(
-            "UPDATE backends SET removing_since = coalesce(removing_since, :now), next_mark = NULL \
+            "UPDATE backends SET removing_since = coalesce(removing_since, :now) \
              WHERE name = $1 AND removed_at IS NULL",
             params![name],
             Verdict::Closed,

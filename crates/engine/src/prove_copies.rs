@@ -21,7 +21,7 @@ impl Engine {
             };
             match state {
                 CopyState::Good => {
-                    self.catalog.confirm_copy(work.content, &copy.location).await?;
+                    self.catalog.confirm_copy(work.content, &copy.location, work.read_at).await?;
                     tracing::info!(%backend, physical_key, "copy verified, it counts again");
                     changed = true;
                 }

@@ -92,18 +92,16 @@ macro_rules! conformance {
                 expired_object_is_not_due;
             lifecycle_deletes: due_objects_are_deleted_with_their_bytes, shared_bytes_are_kept,
                 thousand_due_objects_are_deleted_in_one_unit, overwritten_object_is_kept,
-                object_not_due_by_current_rule_is_kept, object_with_changed_tags_is_kept,
-                replaced_rules_delete_nothing, object_written_during_lifecycle_delete_is_kept,
-                delete_fails_once_rules_are_removed, due_uploads_are_aborted_once,
-                upload_not_due_any_more_is_not_aborted;
+                object_not_due_by_current_rule_is_kept, object_with_changed_tags_is_kept, replaced_rules_delete_nothing,
+                object_written_during_lifecycle_delete_is_kept, delete_fails_once_rules_are_removed,
+                due_uploads_are_aborted_once, upload_not_due_any_more_is_not_aborted;
             listing: keys_are_listed_in_byte_order, delimiter_groups_keys,
                 page_of_prefixes_reads_the_same_rows_at_any_size, open_uploads_are_listed_by_key;
             uploads: upload_reads_back, parts_are_listed_by_number, replaced_part_is_condemned,
-                part_can_refer_to_a_range_of_content, part_of_condemned_content_is_refused,
-                closed_upload_refuses_parts, fenced_part_changes_nothing, complete_joins_parts_in_order,
-                completed_upload_keeps_its_answer, complete_with_replaced_part_is_refused,
-                complete_checks_its_condition, unlisted_parts_are_deleted_by_cleanup, upload_is_aborted_once,
-                ten_thousand_parts_complete_in_one_unit;
+                part_can_refer_to_a_range_of_content, part_of_condemned_content_is_refused, closed_upload_refuses_parts,
+                fenced_part_changes_nothing, complete_joins_parts_in_order, completed_upload_keeps_its_answer,
+                complete_with_replaced_part_is_refused, complete_checks_its_condition,
+                unlisted_parts_are_deleted_by_cleanup, upload_is_aborted_once, ten_thousand_parts_complete_in_one_unit;
             intents: intent_reserves_its_bytes_for_its_lease, frozen_draining_or_unknown_backend_refuses_intents,
                 intent_staged_before_freeze_commits, only_renewed_intents_commit_after_their_lease,
                 only_open_intents_are_renewed, lease_holds_to_its_last_millisecond,
@@ -141,19 +139,21 @@ macro_rules! conformance {
                 backend_without_quota_rows_refuses_intents, limit_holds_against_concurrent_intents,
                 limit_is_redistributed_between_stripes;
             identities: cluster_keeps_its_first_id, new_backend_has_no_mark, planned_mark_is_kept_until_confirmed,
-                last_sixteen_marks_are_kept, frozen_reason_is_stored_and_cleared,
-                mark_age_counts_from_its_confirmation, newest_keys_are_those_since_the_last_accept,
-                accept_of_stale_marks_is_refused, identity_records_are_kept_by_host,
-                accept_is_refused_while_a_record_has_another_hash;
+                last_sixteen_marks_are_kept, frozen_reason_is_stored_and_cleared, mark_age_counts_from_its_confirmation,
+                newest_keys_are_those_since_the_last_accept, accept_of_stale_marks_is_refused,
+                identity_records_are_kept_by_host, accept_is_refused_while_a_record_has_another_hash,
+                removal_waits_for_a_planned_mark;
             credentials: first_credentials_are_kept, concurrent_callers_share_one_document;
             replicas: write_of_two_copies_is_located_twice, commit_enqueues_cleanup_of_failed_copy,
                 copies_are_staged_together_or_not_at_all, missing_copy_is_written_once,
                 copy_of_deleted_content_is_refused, cleanup_of_expired_copy_is_enqueued,
-                suspect_copy_is_work_until_it_is_replaced_or_confirmed;
+                suspect_copy_is_work_until_it_is_replaced_or_confirmed, source_read_before_an_accept_does_not_count;
             copy_numbers: copy_is_removed_if_enough_others_are_proven, changed_factor_is_reviewed,
                 reference_from_bucket_with_higher_factor_raises_the_factor, drained_copy_is_moved_in_one_unit,
                 only_an_empty_backend_is_removed, join_adds_only_missing_copies,
-                unproven_copy_besides_enough_others_is_work_until_it_is_removed;
+                unproven_copy_besides_enough_others_is_work_until_it_is_removed, last_copies_are_noted_first,
+                writer_with_an_older_factor_notes_missing_copies, content_out_of_reach_is_left_to_other_instances,
+                factor_is_lowered_by_the_audit;
             backend_views: unhealthy_backend_has_no_counting_copies, other_instances_have_time_to_answer,
                 every_live_instance_must_have_failed_for_long_enough, at_most_half_of_the_backends_become_unhealthy;
             moves: copy_is_moved_in_one_unit, move_to_a_backend_with_a_copy_is_refused,
@@ -169,9 +169,9 @@ macro_rules! conformance {
                 runs_are_listed_newest_first_in_pages, old_runs_of_all_workers_are_deleted,
                 each_worker_keeps_its_newest_runs;
             stale_uploads: upload_without_activity_is_stale, stored_part_counts_as_activity,
-                lease_of_a_part_counts_as_activity, oldest_stale_uploads_are_listed_first,
-                closed_upload_is_never_stale, activity_after_the_query_prevents_the_abort,
-                abort_during_part_closes_upload_or_keeps_part, abort_during_complete_closes_upload_once;
+                lease_of_a_part_counts_as_activity, oldest_stale_uploads_are_listed_first, closed_upload_is_never_stale,
+                activity_after_the_query_prevents_the_abort, abort_during_part_closes_upload_or_keeps_part,
+                abort_during_complete_closes_upload_once;
             stuck_deletions: stuck_deletion_is_reset_once, young_deletion_is_not_reset, resets_are_bounded;
             audits: correct_quotas_show_no_drift, drift_is_repaired_in_both_directions,
                 repair_of_one_drift_is_applied_once, repair_keeps_concurrent_usage_changes,

@@ -127,7 +127,7 @@ pub async fn if_absent_refuses_existing_object(fixture: &Fixture) {
     let intent = fixture.staged(bucket, "a", 7).await;
     refused(fixture.commit(&intent, WriteCondition::IfAbsent).await, Verdict::PreconditionFailed);
     let row = fixture.row(bucket, "a", content, 5);
-    let copied = fixture.catalog.commit_copy(row, content, WriteCondition::IfAbsent, 1).await;
+    let copied = fixture.catalog.commit_copy(row, content, WriteCondition::IfAbsent).await;
     refused(copied, Verdict::PreconditionFailed);
     assert_eq!((fixture.standing(content).await, fixture.usage().await), (ContentStanding::Live(1), (5, 0, 7)));
     assert!(fixture.delete(bucket, "a").await);

@@ -31,6 +31,7 @@ impl Engine {
             backend: target.backend.clone(),
             backend_version: written.version_id.clone(),
             source: source.clone(),
+            read_since: work.read_at,
             replaces: replaces.clone(),
         };
         let mut committed = self.catalog.commit_replica(&replica).await;
@@ -84,7 +85,7 @@ impl Engine {
             return Some(CopyOutcome::Failed(failed.to_string()));
         }
         // The source was read and is good: a suspect one counts again.
-        Some(match self.catalog.confirm_copy(work.content, source).await {
+        Some(match self.catalog.confirm_copy(work.content, source, work.read_at).await {
             Ok(()) => CopyOutcome::NotNeeded,
             Err(error) => CopyOutcome::Failed(error.to_string()),
         })

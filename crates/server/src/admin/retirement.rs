@@ -57,6 +57,11 @@ impl From<RetirementRefused> for AdminError {
                     "{writes} writes to the backend may still end: repeat the command when their leases have ended"
                 ),
             ),
+            RetirementRefused::MarkPlanned => Self::new(
+                StatusCode::CONFLICT,
+                "mark_planned",
+                "an instance is writing the identity of the backend: repeat the command in a minute",
+            ),
             RetirementRefused::Removed => Self::new(
                 StatusCode::CONFLICT,
                 "removed",

@@ -201,7 +201,7 @@ async fn multipart_operations(fixture: &Fixture, bucket: s3o_model::ids::BucketI
 
 /// Tables that a plan may scan: results and parameters of the statement itself, the few backends, and an index that
 /// holds only rows which wait for this statement.
-const BOUNDED: [&str; 12] = [
+const BOUNDED: [&str; 13] = [
     "s",
     "t",
     "json_each",
@@ -211,6 +211,7 @@ const BOUNDED: [&str; 12] = [
     "backend_quotas",
     "cluster",
     "copy_review",
+    "copy_epoch",
     "usage_ceilings",
     // Few rows wait for copies, and the count of those that are due ends at a bound.
     "copy_work",
