@@ -213,8 +213,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// cut. A body with another length is `Error::Body`, and the key does not exist.
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error>;
 
-    /// Streams a span of a key or of a version, or all bytes for `None`. A missing key is `Error::NotFound` before the first byte. An
-    /// interrupted stream ends with an error item, never early without one.
+    /// Streams a span of a key or of a version, or all bytes for `None`. A missing key is `Error::NotFound` before the
+    /// first byte. An interrupted stream ends with an error item, never early without one.
     async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error>;
 
     /// Checks whether a key, or a version of it, exists.
@@ -233,7 +233,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Lists versions and delete markers after a position (exclusive) whose keys start with `prefix`: keys in byte
     /// order, and the versions of a key newest first. Keys under `.s3o/` are omitted unless the prefix starts with it.
-    /// A store that keeps no versions answers `Unsupported`.
+    /// A store that keeps no versions, or does not list keys in byte order, answers `Unsupported`.
     async fn list_versions(
         &self,
         prefix: &str,

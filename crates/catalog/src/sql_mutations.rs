@@ -19,6 +19,7 @@ mod races;
 mod redundant_guards;
 mod references;
 mod sharing;
+mod unnamed;
 mod uploads;
 mod usage;
 mod write_offs;

@@ -132,7 +132,7 @@ impl<'a> From<&'a String> for KeyVersion<'a> {
     }
 }
 
-/// Properties by which a file is told from another one under the same name.
+/// Properties that distinguish a file from another one under the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
     /// Time of the last write in nanoseconds since the Unix epoch, by the clock of the file system.
@@ -156,7 +156,7 @@ pub struct ExpectedBytes {
 
 impl ExpectedBytes {
     /// How the bytes that were found differ; `None` if they are the expected ones. Bytes that neither an ETag nor a
-    /// file tells apart always differ.
+    /// file distinguishes always differ.
     #[must_use]
     pub fn difference(&self, found: &Self) -> Option<String> {
         if self.size_bytes != found.size_bytes {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_cannot_be_told_apart_differ() {
+    fn bytes_without_distinguishing_properties_differ() {
         let bare = ExpectedBytes { size_bytes: 1, etag: None, file: None };
         assert!(bare.difference(&bare).is_some());
         assert!(on_disk(1, 2, 1).difference(&in_store(1, "a")).is_some());

@@ -176,7 +176,7 @@ impl ReplicatorWorker {
             Replicated::Unreachable => {}
             Replicated::Settled => report.count("settled", 1),
             Replicated::Expanded => report.count("expanded", 1),
-            Replicated::Copied(Location { backend, physical_key }) => {
+            Replicated::Copied(Location { backend, physical_key, .. }) => {
                 report.count("copied", 1);
                 let event = Event::new("replication.copied").at(&backend, &physical_key, work.size_bytes);
                 report.events.push(event.with("content", work.content.to_string()));

@@ -67,7 +67,7 @@ impl CopyWork {
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT r.position, w.content_id, w.attempts, c.kind, c.state AS content_state, c.size_bytes, c.factor, \
-         c.md5, c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
+         c.md5, c.sha256, l.backend_name, l.physical_key, l.backend_version, l.state, l.verified_at, \
          CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts, CASE WHEN {UNPROVEN} THEN 1 ELSE 0 END AS unproven \
          FROM (SELECT 1 AS one) AS always \
          LEFT JOIN copy_review r ON r.only_row = always.one \
@@ -127,7 +127,7 @@ fn work_of(row: &Row) -> Result<CopyWork, Error> {
 static ON_BACKEND: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT w.content_id, 0 AS attempts, c.kind, c.state AS content_state, c.size_bytes, c.factor, c.md5, \
-         c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
+         c.sha256, l.backend_name, l.physical_key, l.backend_version, l.state, l.verified_at, \
          CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts, CASE WHEN {UNPROVEN} THEN 1 ELSE 0 END AS unproven \
          FROM (SELECT content_id, physical_key FROM object_locations WHERE backend_name = $1 AND physical_key > $2 \
          AND state <> 'lost' ORDER BY physical_key LIMIT $3) w JOIN contents c ON c.id = w.content_id \

@@ -12,6 +12,7 @@ use s3o_model::content::{CopyTrust, Location, Piece, ReadableCopy};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 use s3o_model::range::ByteRange;
+use s3o_model::target::KeyVersion;
 use s3o_model::usage::{ReachedLimit, UsagePurpose};
 
 use crate::{BackendTrouble, Engine, Error};
@@ -137,7 +138,7 @@ impl Engine {
                 continue;
             }
             let timeout = self.first_byte_timeout(&segment.copies, copy.trust);
-            match self.open_copy(backend, &location.physical_key, segment.span, timeout).await {
+            match self.open_copy(backend, location.key_version(), segment.span, timeout).await {
                 Some(Ok(stream)) => {
                     skipped.put_back(&mut segment.copies);
                     return Ok(stream);
@@ -186,15 +187,15 @@ impl Engine {
     async fn open_copy(
         &self,
         backend: &SharedBackend,
-        key: &str,
+        at: KeyVersion<'_>,
         span: Span,
         timeout: Option<Duration>,
     ) -> Option<Result<ByteStream, BackendError>> {
-        let Some(timeout) = timeout else { return Some(backend.get(key, Some(span)).await) };
-        let opened = tokio::time::timeout(timeout, first_byte(backend, key, span)).await.ok();
+        let Some(timeout) = timeout else { return Some(backend.get(at, Some(span)).await) };
+        let opened = tokio::time::timeout(timeout, first_byte(backend, at, span)).await.ok();
         self.fleet.record_first_byte(backend.name(), opened.is_some());
         if opened.is_none() {
-            tracing::warn!(backend = %backend.name(), physical_key = key, "first byte of copy is late, trying next");
+            tracing::warn!(backend = %backend.name(), physical_key = at.key, "first byte of copy is late, trying next");
         }
         opened
     }
@@ -223,8 +224,8 @@ impl Engine {
 }
 
 /// Opens a copy and waits for its first byte.
-async fn first_byte(backend: &SharedBackend, key: &str, span: Span) -> Result<ByteStream, BackendError> {
-    let mut body = backend.get(key, Some(span)).await?;
+async fn first_byte(backend: &SharedBackend, at: KeyVersion<'_>, span: Span) -> Result<ByteStream, BackendError> {
+    let mut body = backend.get(at, Some(span)).await?;
     match body.next().await {
         Some(Err(error)) => Err(BackendError::Away(error.to_string())),
         // An exhausted stream must not be polled again.
@@ -237,6 +238,6 @@ pub(super) fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
 }
 
 fn log_unreadable(location: &Location, error: &BackendError) {
-    let Location { backend, physical_key } = location;
+    let Location { backend, physical_key, .. } = location;
     tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
 }

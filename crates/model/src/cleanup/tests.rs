@@ -1,6 +1,6 @@
 //! Tests of the decision after an attempt.
 
-use super::{Attempt, Cleanup, Outcome, Retries, judge};
+use super::{Attempt, BackendUpload, Cleanup, Outcome, Retries, judge};
 use crate::backoff::Backoff;
 use crate::clock::Timestamp;
 use crate::ids::CleanupId;
