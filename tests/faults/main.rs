@@ -21,6 +21,7 @@ mod reach;
 mod slow_copies;
 mod stale_claims;
 mod statement_counts;
+mod targets;
 mod unexpected_identity;
 mod usage_limits;
 mod verify;

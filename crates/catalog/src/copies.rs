@@ -117,7 +117,7 @@ pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location, sinc
 /// The same order as in the lookup of an object.
 static READABLE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT l.backend_name, l.physical_key, {TRUST} AS trust FROM object_locations l \
+        "SELECT l.backend_name, l.physical_key, l.backend_version, {TRUST} AS trust FROM object_locations l \
          WHERE l.content_id = $1 AND l.state <> 'lost' ORDER BY trust, l.backend_name"
     )
 });

@@ -6,6 +6,7 @@ use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
+use crate::cleanups::unnamed::KEY_LOCK_ROW;
 use crate::copies::start_review;
 use crate::error::{Error, Verdict};
 use crate::unit::{Row, Unit, json};
@@ -115,6 +116,7 @@ impl Catalog {
         }
         let mut unit = Unit::new("known_backend");
         unit.run("INSERT INTO backends (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", params![name]);
+        unit.run(KEY_LOCK_ROW, params![name]);
         let answer = unit.run(KNOWN, params![name]);
         known(&self.write(unit).await?[answer].rows[0])
     }

@@ -52,6 +52,7 @@ pub use ahead::Longest;
 pub use audits::{AuditedStripe, CondemnedPlace, Confirmed, CountPage, Recounted};
 pub use backend_states::{BackendHoldings, SharedBackendState};
 pub use backend_views::UnhealthyRule;
+pub use cleanups::unnamed::{UNNAMED_UNIT_MAX, UNNAMED_WAITING_MAX, UnnamedKey};
 pub use cleanups::waiting::{Ages, Waiting};
 pub use cleanups::{ClaimedCleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use commits::ContentPlan;

@@ -42,6 +42,17 @@ pub(crate) fn move_bytes(from: Counter, to: Option<Counter>, rows: &str) -> Stri
     )
 }
 
+/// SQL that adds the bytes of `rows`, which no counter includes yet, to a counter.
+pub(crate) fn add_bytes(to: Counter, rows: &str) -> String {
+    let to = to.column();
+    format!(
+        "UPDATE backend_quotas SET {to} = {to} + s.n \
+         FROM (SELECT backend_name AS b, stripe AS t, CAST(sum(size_bytes) AS BIGINT) AS n FROM {rows} \
+         GROUP BY backend_name, stripe) s \
+         WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe"
+    )
+}
+
 /// SQL that locks the quota rows which count `rows`, in the order of every unit that changes several of them.
 pub(crate) fn lock_quota_rows(rows: &str) -> String {
     format!(

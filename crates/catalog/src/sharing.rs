@@ -28,7 +28,7 @@ pub struct KnownContent {
     pub copies: Vec<Location>,
 }
 
-const KNOWN: &str = "SELECT c.id, l.backend_name, l.physical_key FROM contents c \
+const KNOWN: &str = "SELECT c.id, l.backend_name, l.physical_key, l.backend_version FROM contents c \
      LEFT JOIN object_locations l ON l.content_id = c.id AND l.state = 'present' \
      WHERE c.dedup_bucket = $1 AND c.sha256 = $2 AND c.size_bytes = $3 AND c.state = 'live' ORDER BY l.backend_name";
 

@@ -21,6 +21,7 @@ mod redundant_guards;
 mod references;
 mod removals;
 mod sharing;
+mod unnamed;
 mod uploads;
 mod usage;
 mod write_offs;

@@ -91,7 +91,7 @@ impl RangeReader {
         if self.planned.is_empty() {
             self.plan().await?;
         }
-        let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
+        let Some(segment) = self.planned.pop_front() else { return Ok(false) };
         let no_copy = Error::Damaged("no copy of the content is known".to_owned());
         self.open(segment, no_copy).await?;
         Ok(true)

@@ -161,9 +161,9 @@ impl Engine {
     }
 
     async fn open_source(&self, source: &Location) -> Result<ByteStream, String> {
-        let Location { backend: name, physical_key } = source;
+        let name = &source.backend;
         let backend = self.fleet.get(name).ok_or_else(|| format!("{name}: the backend is not configured"))?;
-        backend.get(physical_key, None).await.map_err(|error| format!("{name}: {error}"))
+        backend.get(source.key_version(), None).await.map_err(|error| format!("{name}: {error}"))
     }
 
     /// Why this instance cannot write another copy of a content now; `None` if it can try. Makes no backend call.
@@ -222,7 +222,7 @@ impl Engine {
             intent: IntentId::new(id),
             write: WriteId::new(id),
             content: work.content,
-            target: Location { backend: name.clone(), physical_key },
+            target: Location { backend: name.clone(), physical_key, backend_version: None },
             size_bytes,
             reason,
             owner: self.instance,

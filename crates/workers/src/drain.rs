@@ -236,7 +236,7 @@ impl CopyDrain {
             pass.moved += 1;
             pass.moved_bytes += work.size_bytes;
         });
-        if let Drained::Moved(Location { backend, physical_key }) = result {
+        if let Drained::Moved(Location { backend, physical_key, .. }) = result {
             let event = Event::new("drain.moved").at(backend, physical_key, work.size_bytes);
             report.events.push(event.with("from", name.to_string()).with("content", work.content.to_string()));
         }

@@ -166,7 +166,8 @@ mod tests {
     }
 
     fn copy(name: &str, verified_at: i64) -> CountedLocation {
-        let location = Location { backend: name.parse().expect("valid"), physical_key: "b/k~1".to_owned() };
+        let (backend, physical_key) = (name.parse().expect("valid"), "b/k~1".to_owned());
+        let location = Location { backend, physical_key, backend_version: None };
         let verified_at = Some(Timestamp::from_millis(verified_at));
         CountedLocation {
             location,

@@ -193,7 +193,7 @@ impl ContentReplication {
             }
             Replicated::Settled => report.count("settled", 1),
             Replicated::Expanded => report.count("expanded", 1),
-            Replicated::Copied(Location { backend, physical_key }) => {
+            Replicated::Copied(Location { backend, physical_key, .. }) => {
                 report.count("copied", 1);
                 let event = Event::new("replication.copied").at(&backend, &physical_key, work.size_bytes);
                 report.events.push(event.with("content", work.content.to_string()));

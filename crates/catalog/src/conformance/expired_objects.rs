@@ -177,7 +177,13 @@ pub async fn promoted_write_keeps_its_expiration(fixture: &Fixture) {
         let content = fixture.content();
         let (expiry, key) = (left.draft.expect("a draft").expiry, left.key.expect("an object's key"));
         let promoted = fixture.commit_put(CommitPut {
-            stored: StoredBytes::Reaped { write: left.write, copies: 1, failed: Vec::new(), token },
+            stored: StoredBytes::Reaped {
+                write: left.write,
+                copies: 1,
+                backend_versions: Vec::new(),
+                failed: Vec::new(),
+                token,
+            },
             content,
             md5: md5_of(content),
             sha256: None,

@@ -119,7 +119,7 @@ pub async fn suspect_copy_is_work_until_it_is_replaced_or_confirmed(fixture: &Fi
     assert!(fixture.copy_work(false).await.is_empty());
     assert!(fixture.catalog.suspect(content, &copy).await.expect("marked"));
     let replaced = fixture.stage_replica(content, "disk").await.expect("staged");
-    let elsewhere = Location { backend: backend("east"), physical_key: "unknown".to_owned() };
+    let elsewhere = Location { backend: backend("east"), physical_key: "unknown".to_owned(), backend_version: None };
     fixture.commit_replica(&replaced, &elsewhere, ReplicaSource::Nothing).await.expect("committed");
     assert_eq!(
         (fixture.queued().await, fixture.copy_on(content, "disk").await),

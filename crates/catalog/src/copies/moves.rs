@@ -103,7 +103,7 @@ impl ReplicaSource {
             Self::Drained(replaced) => (&*MAY_DRAIN, replaced),
             Self::Rebalanced(replaced) => (&*MAY_REBALANCE, replaced),
         };
-        let Location { backend, physical_key } = &replaced.copy;
+        let Location { backend, physical_key, .. } = &replaced.copy;
         unit.one(sql, params![content, target, backend, physical_key.as_str()], Verdict::NotNeeded);
     }
 }

@@ -130,7 +130,7 @@ impl ReleaseCopy {
         copy: &Location,
         (grace, reason): (Duration, Reason),
     ) {
-        let Location { backend, physical_key } = copy;
+        let Location { backend, physical_key, .. } = copy;
         let values = params![content, backend, physical_key.as_str(), millis_of(grace), reason.as_str()];
         for sql in &self.0 {
             unit.run(sql, values.clone());

@@ -78,7 +78,8 @@ static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "c.kind, c.state AS content_state, c.size_bytes, c.factor, c.md5, c.sha256, \
          :now AS read_at, (SELECT copy_epoch.epoch FROM copy_epoch) AS epoch, \
-         l.backend_name, l.physical_key, l.state, l.verified_at, CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts, \
+         l.backend_name, l.physical_key, l.backend_version, l.state, l.verified_at, \
+         CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts, \
          CASE WHEN {UNPROVEN} THEN 1 ELSE 0 END AS unproven, CASE WHEN {} THEN 1 ELSE 0 END AS removable",
         *ON_REMOVABLE
     )

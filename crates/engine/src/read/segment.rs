@@ -12,6 +12,7 @@ use s3o_model::content::{CopyTrust, Location, Piece, ReadableCopy};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 use s3o_model::range::ByteRange;
+use s3o_model::target::KeyVersion;
 use s3o_model::usage::{ReachedLimit, UsagePurpose};
 
 use crate::{BackendTrouble, Engine, Error};
@@ -142,7 +143,7 @@ impl Engine {
             let timeout = self.first_byte_timeout(segment.copies.iter(), copy.trust);
             let is_one_of_several = segment.tried.len() + segment.copies.len() > 1;
             let read = self.fleet.begin_read(&location.backend).filter(|_| is_one_of_several);
-            match self.open_copy(backend, &location.physical_key, segment.span, timeout).await {
+            match self.open_copy(backend, location.key_version(), segment.span, timeout).await {
                 Some(Ok(stream)) => {
                     segment.open = Some(copy);
                     skipped.put_back(&mut segment.copies);
@@ -207,9 +208,9 @@ impl Engine {
     /// Returns the open copy, whose next chunk is late, to the segment: it is tried again if the others fail.
     pub(super) fn return_stalled(&self, segment: &mut Segment, history: &mut ReadHistory) {
         let Some(copy) = segment.open.take() else { return };
-        let Location { backend, physical_key } = &copy.location;
+        let Location { backend, physical_key, .. } = &copy.location;
         tracing::warn!(%backend, physical_key, "body of copy stalled, trying next");
-        self.fleet.record_first_byte(backend, false);
+        self.fleet.record_first_byte(backend, None);
         history.late.push(backend.clone());
         segment.copies.push_back(copy);
     }
@@ -218,13 +219,13 @@ impl Engine {
     async fn open_copy(
         &self,
         backend: &SharedBackend,
-        key: &str,
+        at: KeyVersion<'_>,
         span: Span,
         timeout: Option<Duration>,
     ) -> Option<Result<ByteStream, BackendError>> {
-        let Some(timeout) = timeout else { return Some(backend.get(key, Some(span)).await) };
+        let Some(timeout) = timeout else { return Some(backend.get(at, Some(span)).await) };
         let began = self.clock.since_boot();
-        let opened = tokio::time::timeout(timeout, first_byte(backend, key, span)).await.ok();
+        let opened = tokio::time::timeout(timeout, first_byte(backend, at, span)).await.ok();
         let took = self.clock.since_boot().saturating_sub(began);
         match &opened {
             // An error says nothing about the latency of bodies.
@@ -233,7 +234,7 @@ impl Engine {
             None => self.fleet.record_first_byte(backend.name(), None),
         }
         if opened.is_none() {
-            tracing::warn!(backend = %backend.name(), physical_key = key, "first byte of copy is late, trying next");
+            tracing::warn!(backend = %backend.name(), physical_key = at.key, "first byte of copy is late, trying next");
         }
         opened
     }
@@ -262,8 +263,8 @@ impl Engine {
 }
 
 /// Opens a copy and waits for its first byte.
-async fn first_byte(backend: &SharedBackend, key: &str, span: Span) -> Result<ByteStream, BackendError> {
-    let mut body = backend.get(key, Some(span)).await?;
+async fn first_byte(backend: &SharedBackend, at: KeyVersion<'_>, span: Span) -> Result<ByteStream, BackendError> {
+    let mut body = backend.get(at, Some(span)).await?;
     match body.next().await {
         Some(Err(error)) => Err(BackendError::Away(error.to_string())),
         // An exhausted stream must not be polled again.
@@ -276,7 +277,7 @@ pub(super) fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
 }
 
 fn log_unreadable(location: &Location, error: &BackendError) {
-    let Location { backend, physical_key } = location;
+    let Location { backend, physical_key, .. } = location;
     tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
 }
 

@@ -20,7 +20,7 @@ impl Engine {
         (source, written): (&Location, Written),
         replaces: &ReplicaSource,
     ) -> CopyOutcome {
-        let (target, is_move) = (staged.place.clone(), replaces.replaced().is_some());
+        let (target, is_move) = (staged.stored_as(&written), replaces.replaced().is_some());
         if is_move && !self.is_proven(&target, work.size_bytes).await {
             let unproven = BackendError::Unknown("the new copy could not be verified on its backend".to_owned());
             return self.failed_transfer(work, source, staged, unproven).await;
@@ -62,7 +62,7 @@ impl Engine {
         let proven = checker.check_copy(copy, size_bytes).await == CopyState::Good
             && checker.has_right_identity(&copy.backend).await;
         if !proven {
-            let Location { backend, physical_key } = copy;
+            let Location { backend, physical_key, .. } = copy;
             tracing::info!(%backend, physical_key, "new copy not verified, keeping the copy that it was to replace");
         }
         proven
