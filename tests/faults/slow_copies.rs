@@ -162,16 +162,6 @@ async fn body_continues_with_a_copy_that_was_written_after_the_read_began() {
 }
 
 #[tokio::test]
-async fn copy_on_the_faster_backend_is_read_first() {
-    let harness = two_copies().await;
-    let first = &harness.environment.backends[0];
-    harness.process.fleet().record_first_byte(&first.name(), Some(Duration::from_millis(200)));
-    let calls = first.flaky.calls();
-    read_time(&harness).await;
-    assert_eq!(first.flaky.calls(), calls);
-}
-
-#[tokio::test]
 async fn equally_fast_backends_share_concurrent_reads() {
     let harness = two_copies().await;
     let first = &harness.environment.backends[0];
