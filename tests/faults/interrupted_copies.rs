@@ -67,7 +67,7 @@ impl DriverLayer for FailingCommit {
 impl FailingCommit {
     /// Lets the lease of the first copy end, but not that of a copy that was staged later, and abandons the write.
     async fn abandon_all(&self) {
-        self.clock.advance(LEASE - LATER / 2);
+        self.clock.advance(LEASE.saturating_sub(LATER / 2));
         let (catalog, token) = (Catalog::new(Arc::clone(&self.inner)), ClaimToken::new(uuid::Uuid::from_u128(9)));
         let claimed = catalog.claim_expired(token, 9, LEASE).await.expect("claimed");
         assert!(claimed.len() >= 2, "all copies of the write");

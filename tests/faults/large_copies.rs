@@ -85,7 +85,7 @@ async fn source_is_not_opened_while_another_copy_is_written() {
         intent: IntentId::new(id),
         write: WriteId::new(id),
         content,
-        target: Location { backend: target, physical_key: "b/a~other".to_owned() },
+        target: Location { backend: target, physical_key: "b/a~other".to_owned(), backend_version: None },
         size_bytes: BODY.len() as u64,
         reason: Reason::Replication,
         owner: InstanceId::new(ids.fresh()),

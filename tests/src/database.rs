@@ -19,7 +19,7 @@ use tokio_postgres::{Client, NoTls};
 /// rows is faster than TRUNCATE, which creates new files.
 const RESET: &str = "SELECT 'SET session_replication_role = replica; ' \
      || string_agg(format('DELETE FROM %I', tablename), '; ') \
-     FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('s3o_schema', 'usage_ceilings')";
+     FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('s3o_schema', 'usage_ceilings', 'copy_epoch')";
 
 /// A database on the PostgreSQL server for tests; commits do not wait for the disk.
 pub struct TestDatabase {

@@ -163,9 +163,10 @@ fn read_result(root: &XmlElement, batch: &[DeleteKey]) -> Vec<DeleteOutcome> {
         let version = deleted.child_text("VersionId").filter(|version| !version.is_empty());
         let has_marker = deleted.child_text("DeleteMarker") == Some("true") && version.is_none();
         let marker = deleted.child_text("DeleteMarkerVersionId").map(str::to_owned);
-        let outcome = match has_marker {
-            true => DeleteOutcome::VersionsLeft { marker },
-            false => DeleteOutcome::Answered(DeleteAnswer::Deleted),
+        let outcome = if has_marker {
+            DeleteOutcome::VersionsLeft { marker }
+        } else {
+            DeleteOutcome::Answered(DeleteAnswer::Deleted)
         };
         by_key.insert((deleted.child_text("Key").unwrap_or_default(), version), outcome);
     }

@@ -167,7 +167,7 @@ pub(super) async fn streamed(size_bytes: u64, body: ByteStream) -> Result<Payloa
 }
 
 /// The version of a write, if the store keeps versions.
-fn version_query<'a>(at: KeyVersion<'a>) -> Option<(&'a str, &'a str)> {
+fn version_query(at: KeyVersion<'_>) -> Option<(&str, &str)> {
     at.version_id.map(|version| ("versionId", version))
 }
 

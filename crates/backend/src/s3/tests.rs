@@ -186,7 +186,7 @@ async fn key_missing_in_a_batch_response_is_unknown() {
 /// The delete marker that the delete added is removed, others stay.
 #[tokio::test]
 async fn delete_that_leaves_versions_deletes_the_only_one_by_id() {
-    let marked = "HTTP/1.1 204 No Content\r\nconnection: close\r\nx-amz-delete-marker: true\r\n\
+    let first_answer = "HTTP/1.1 204 No Content\r\nconnection: close\r\nx-amz-delete-marker: true\r\n\
         x-amz-version-id: m2\r\n\r\n";
     let version =
         |key: &str, id: &str| format!("<Version><Key>{key}</Key><VersionId>{id}</VersionId><Size>1</Size></Version>");
@@ -197,7 +197,7 @@ async fn delete_that_leaves_versions_deletes_the_only_one_by_id() {
     };
     let gone = || "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned();
     let several = versions(&[version("a", "v1"), version("a", "v2")].concat());
-    let script = vec![marked.to_owned(), gone(), versions(&version("a", "v1")), gone(), several, versions("")];
+    let script = vec![first_answer.to_owned(), gone(), versions(&version("a", "v1")), gone(), several, versions("")];
     let service = ScriptedService::new(script).await;
     assert_eq!(service.s3.delete_batch(&targets(&["a"])).await, [DeleteAnswer::Deleted]);
     let lines = service.lines();

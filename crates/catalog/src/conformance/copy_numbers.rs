@@ -147,6 +147,7 @@ pub async fn join_adds_only_missing_copies(fixture: &Fixture) {
     let joined = CommitPut { stored, factor: 2, ..fixture.shared_put_of(&intents[0], 1) };
     fixture.commit_put(joined).await.expect("joined");
     assert_eq!((fixture.places_of(content).await.len(), fixture.queued().await.len()), (2, 1));
+    fixture.catalog.settle_copy_work(content).await.expect("settled");
     assert!(fixture.copy_work(false).await.is_empty() && fixture.copy_work(true).await.is_empty());
 }
 

@@ -45,6 +45,7 @@ pub struct CopyWork {
 }
 
 /// One copy of a content.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each from a column of the answer")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedLocation {
     /// Backend and physical key.

@@ -142,6 +142,7 @@ async fn a_backend_is_accepted_during_a_copy(fixture: &Fixture) -> Damage {
 }
 
 async fn a_mark_is_planned_during_a_removal(fixture: &Fixture) -> Damage {
+    fixture.bucket_with_factor(1).await;
     fixture.catalog.begin_removal(&backend("disk")).await.expect("begun");
     damage_if(fixture.catalog.plan_mark(&backend("disk"), "m1").await.is_ok(), MARKED)
 }

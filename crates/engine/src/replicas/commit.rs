@@ -43,16 +43,12 @@ impl Engine {
             ReplicaSource::Nothing => CopyOutcome::Copied(location),
             ReplicaSource::Drained(_) | ReplicaSource::Rebalanced(_) => CopyOutcome::Moved(location),
         };
-        match committed {
-            Ok(()) => {
-                self.metrics.ended(staged.write, "committed");
-                added(target)
-            }
-            Err(error) => match self.end_refused(work, staged, (source, written), error).await {
-                None => added(target),
-                Some(outcome) => outcome,
-            },
+        if let Err(error) = committed {
+            let refused = self.end_refused(work, staged, (source, written), error).await;
+            return refused.unwrap_or_else(|| added(target));
         }
+        self.metrics.ended(staged.write, "committed");
+        added(target)
     }
 
     /// Whether a copy that was just written is on the right store: it is probed, and the identity of its backend is

@@ -92,8 +92,7 @@ impl AppContext {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
         let instance = InstanceId::new(ids.fresh());
-        let opened = Audit::open(&config.audit, Arc::clone(&clock));
-        let audit = opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))?;
+        let audit = open_audit(config, &clock)?;
         let mut registry = Registry::default();
         audit.register(&mut registry);
         let usage_context = usage_context(&clock, entropy.as_ref());
@@ -132,6 +131,11 @@ impl AppContext {
     pub fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
         register(&mut self.registry.lock())
     }
+}
+
+fn open_audit(config: &Config, clock: &Arc<dyn Clock>) -> Result<Audit, CommandFailure> {
+    let opened = Audit::open(&config.audit, Arc::clone(clock));
+    opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))
 }
 
 fn usage_context(clock: &Arc<dyn Clock>, entropy: &dyn Entropy) -> UsageContext {

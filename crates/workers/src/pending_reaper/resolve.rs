@@ -94,7 +94,7 @@ impl PendingReaperWorker {
             }
             inspections.push(inspection);
         }
-        let proven = proven.map(|proven| ProvenCopies { failed, backend_versions, ..proven });
+        let proven = proven.map(|proven| ProvenCopies { backend_versions, failed, ..proven });
         Ok((resolve_inspected(inspections), proven))
     }
 
