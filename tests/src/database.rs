@@ -15,7 +15,7 @@ use s3o_model::ids::IdSource;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_postgres::{Client, NoTls};
 
-/// Builds the statements that empty every table, except the one whose only row a migration inserted. Deleting a few
+/// Builds the statements that empty every table, except those whose only row a migration inserted. Deleting a few
 /// rows is faster than TRUNCATE, which creates new files.
 const RESET: &str = "SELECT 'SET session_replication_role = replica; ' \
      || string_agg(format('DELETE FROM %I', tablename), '; ') \
