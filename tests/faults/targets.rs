@@ -66,7 +66,7 @@ async fn unknown_version_of_a_lost_write_is_deleted_if_it_is_the_only_one() {
 }
 
 #[tokio::test]
-async fn unknown_version_among_others_becomes_a_dead_letter_and_nothing_is_deleted() {
+async fn unknown_version_among_others_makes_a_dead_letter_and_deletes_nothing() {
     let (harness, _) = versioned().await;
     harness.flaky.fail_call(harness.flaky.calls() + 1, Fault::After);
     harness.store("b", OURS).await.expect_err("the answer was lost");

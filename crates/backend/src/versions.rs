@@ -30,7 +30,7 @@ pub struct VersionPosition {
     pub version_id: Option<String>,
 }
 
-/// One page of versions.
+/// Versions and delete markers in the order of a listing, up to the requested number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VersionsPage {
     /// At most as many entries as requested.

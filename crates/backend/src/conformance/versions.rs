@@ -84,6 +84,11 @@ pub async fn only_version_is_deleted_without_a_version(backend: &dyn Backend) {
 
 /// Also if a page ends between two versions of a key.
 pub async fn versions_are_listed_by_key_and_newest_first(backend: &dyn Backend) {
+    versions_are_listed_in_pages_of(backend, &[1, 2, 5, 100]).await;
+}
+
+/// Lists six versions in pages of each of these sizes.
+pub async fn versions_are_listed_in_pages_of(backend: &dyn Backend, limits: &[usize]) {
     let folder = fresh_folder();
     let keys = ["a-b", "a/b", "c"].map(|name| format!("{folder}/{name}"));
     let mut ours = Vec::new();
@@ -91,8 +96,8 @@ pub async fn versions_are_listed_by_key_and_newest_first(backend: &dyn Backend) 
         let Some(version) = overwritten(backend, key).await else { return };
         ours.push(version);
     }
-    for limit in [1, 2, 5, 100] {
-        let Some(found) = versions(backend, &folder, limit).await else { return };
+    for limit in limits {
+        let Some(found) = versions(backend, &folder, *limit).await else { return };
         let found: Vec<_> =
             found.iter().map(|item| (item.key.as_str(), item.is_latest, item.size_bytes, &item.version_id)).collect();
         assert_eq!(found.len(), 6, "{limit}: {found:?}");

@@ -63,7 +63,7 @@ impl NameWindow {
     }
 }
 
-/// Limits of a window.
+/// What one reading of a folder may hold: without a bound, a folder of millions of names would fill the memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowLimits {
     names_max: usize,

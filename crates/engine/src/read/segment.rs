@@ -147,10 +147,7 @@ impl Engine {
                 Some(Ok(stream)) => {
                     segment.open = Some(copy);
                     skipped.put_back(&mut segment.copies);
-                    return Ok(match read {
-                        Some(read) => counted(stream, read),
-                        None => stream,
-                    });
+                    return Ok(counted(stream, read));
                 }
                 Some(Err(error)) => failure = self.unreadable(segment, location, error).await,
                 None => {
@@ -281,8 +278,9 @@ fn log_unreadable(location: &Location, error: &BackendError) {
     tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
 }
 
-/// The stream with a read that is in progress until the stream is dropped.
-fn counted(stream: ByteStream, read: ReadInProgress) -> ByteStream {
+/// The stream with a read, if any, that is in progress until the stream is dropped.
+fn counted(stream: ByteStream, read: Option<ReadInProgress>) -> ByteStream {
+    let Some(read) = read else { return stream };
     Box::pin(stream.map(move |chunk| {
         let _in_progress = &read;
         chunk

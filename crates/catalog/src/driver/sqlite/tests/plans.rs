@@ -238,8 +238,8 @@ fn cost_grows(steps: &[String]) -> bool {
 }
 
 /// Existence checks stop at the first row they find; the delete of an empty bucket is one. Expired objects of a bucket
-/// are removed page by page once it has no others. The factors of all buckets are compared once per start, and read once
-/// when the state of a backend changes.
+/// are removed page by page once it has no others. The factors of all buckets are compared once per start, and read
+/// once when the state of a backend changes.
 fn stops_at_first_row(sql: &str) -> bool {
     sql.starts_with("DELETE FROM buckets")
         || sql.contains("factor <> coalesce(")
