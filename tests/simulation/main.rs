@@ -50,14 +50,13 @@ const OUTCOMES: [&str; 10] = [
 /// Dedup events; each must occur in every shard.
 const DEDUP: [&str; 2] = ["content pinned", "content kept once"];
 /// Changes of the number of copies; each must occur in every shard.
-const COPIES: [&str; 11] = [
+const COPIES: [&str; 10] = [
     "factor changed",
     "backend accepted",
     "unhealthy began",
     "unhealthy ended",
     "drain started",
     "replicator copied",
-    "replicator expanded",
     "over_replication removed",
     "drain moved",
     "drain removed",
