@@ -3,6 +3,7 @@
 //! A suspect copy is one of which a reader or a check found that it differs from what was written. It is read only if
 //! there is no better one, and the next copy of the same content replaces it.
 
+mod lost;
 mod moves;
 mod remove;
 mod replica;
@@ -20,8 +21,10 @@ use crate::objects::{TRUST, readable_copy};
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
 
+pub use lost::LocatedContent;
 pub use moves::{ReplacedCopy, ReplicaSource};
 pub use remove::RemoveCopy;
+pub(crate) use remove::disputed;
 pub use replica::{Replica, StageReplica};
 pub(crate) use review::start_review;
 pub use work::{CopyWork, CountedLocation, DueCopies};

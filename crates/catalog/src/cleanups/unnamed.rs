@@ -78,12 +78,17 @@ fn insert(condition: &str) -> String {
 static INSERT: LazyLock<String> = LazyLock::new(|| insert(&nothing_names("w.k", "w.named")));
 static INSERT_DRAFTS: LazyLock<String> = LazyLock::new(|| insert(&nothing_names_draft("w.k")));
 
-/// Makes the bytes of the inserted rows orphan bytes, and the rows claimable.
-static COUNT_AND_FREE: LazyLock<[String; 3]> = LazyLock::new(|| {
+/// Makes the bytes of the inserted rows orphan bytes, drops the findings that named them, and makes the rows claimable.
+static COUNT_AND_FREE: LazyLock<[String; 4]> = LazyLock::new(|| {
     let inserted = format!("{WAITING} AND token = $2");
     [
         lock_quota_rows(&inserted),
         add_bytes(Counter::Orphan, &inserted),
+        "DELETE FROM findings WHERE id IN (SELECT f.id FROM cleanup_queue c JOIN findings f \
+         ON f.backend_name = c.backend_name AND f.physical_key = c.physical_key AND f.target = c.target \
+         AND f.kind IN ('stray', 'old_version', 'upload', 'draft') \
+         WHERE c.backend_name = $1 AND c.reason IN ('reconcile', 'sweep') AND c.token = $2)"
+            .to_owned(),
         "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL \
          WHERE backend_name = $1 AND reason IN ('reconcile', 'sweep') AND token = $2"
             .to_owned(),
@@ -115,9 +120,9 @@ impl Catalog {
                 inserted.push(unit.run(sql, params![backend, list(&keys), reason.as_str(), token]));
             }
         }
-        let [lock_quotas, count, free] = &*COUNT_AND_FREE;
+        let [lock_quotas, count, forget, free] = &*COUNT_AND_FREE;
         unit.at(LockRank::Quota).run(lock_quotas, params![backend, token]);
-        for sql in [count, free] {
+        for sql in [count, forget, free] {
             unit.run(sql, params![backend, token]);
         }
         let answers = self.write(unit).await?;

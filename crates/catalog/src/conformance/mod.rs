@@ -32,6 +32,8 @@ pub mod pins;
 pub mod quota_usage;
 pub mod quotas;
 pub mod races;
+pub mod reconcile;
+pub mod reconcile_decisions;
 pub mod recovery;
 pub mod replicas;
 pub mod runs;
@@ -165,6 +167,16 @@ macro_rules! conformance {
                 copy_that_does_not_count_replaces_none, queues_are_written_off_as_one_finding_per_kind,
                 intent_is_kept_until_its_lease_ends, interrupted_write_off_continues,
                 write_that_ends_after_the_removal_leaves_a_finding, overwrite_of_a_lost_object_queues_nothing;
+            reconcile: unfinished_pass_is_joined, page_is_stored_by_one_instance,
+                findings_count_when_their_pass_is_valid, second_pass_confirms_the_same_bytes,
+                targets_of_a_key_are_separate_findings, interrupted_fold_continues, disputed_backend_closes_no_pass,
+                cancelled_pass_ends, failures_are_counted_until_the_next_page, old_passes_are_forgotten,
+                written_off_finding_is_closed_when_its_bytes_are_absent, actions_advance_once;
+            reconcile_decisions: approval_replaces_the_second_pass, dismissed_finding_is_only_reported,
+                other_findings_are_not_decided, approval_of_a_held_pass_covers_what_was_found_until_then,
+                next_plausible_pass_is_not_held, queued_bytes_are_no_finding_any_more,
+                accept_and_removal_discard_what_passes_found,
+                last_copy_is_lost_and_recovered_with_its_bytes, copy_is_not_lost_while_another_may_be_good;
             runs: worker_row_is_created_once, run_reads_back_all_columns, recorded_run_updates_its_worker,
                 noted_run_creates_no_row, skipped_run_does_not_update_its_worker,
                 late_run_does_not_move_last_started_back, pause_lasts_until_resumed,
@@ -218,7 +230,8 @@ macro_rules! conformance {
                 removed_backend_takes_no_unnamed_keys, keys_are_confirmed_by_their_tables,
                 direct_commit_of_a_queued_key_is_refused, direct_commit_or_queue_wins;
             verification: damage_is_found_with_its_invariant, concurrent_operations_break_no_invariant,
-                rows_are_found_by_physical_key_and_identifier, located_keys_are_listed_in_order,
+                rows_are_found_by_physical_key_and_identifier, rows_of_a_range_are_listed_in_order,
+                findings_of_passes_are_rows_of_their_keys,
                 pulse_differs_after_every_change;
         }
     };
