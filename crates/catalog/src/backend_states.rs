@@ -78,8 +78,8 @@ fn state(row: &Row) -> Result<SharedBackendState, Error> {
     })
 }
 
-const HOLDINGS: &str = "SELECT (SELECT count(*) FROM object_locations WHERE backend_name = $1 AND state <> 'lost') \
-     AS locations, \
+const HOLDINGS: &str = "SELECT (SELECT count(*) FROM object_locations WHERE backend_name = $1 \
+     AND (state <> 'lost' OR size_bytes > 0)) AS locations, \
      (SELECT CAST(coalesce(sum(size_bytes), 0) AS BIGINT) FROM object_locations WHERE backend_name = $1) AS bytes, \
      (SELECT count(*) FROM pending_objects WHERE backend_name = $1) AS intents, \
      (SELECT count(*) FROM cleanup_queue WHERE backend_name = $1) AS cleanups, \
@@ -97,7 +97,7 @@ const LOCK_IN_USE: &str = "SELECT name FROM backends WHERE name = $1 AND removin
 
 /// Returns a row if no row names bytes on backend `$1`.
 const IF_EMPTY: &str = "SELECT name FROM backends WHERE name = $1 \
-     AND NOT EXISTS (SELECT 1 FROM object_locations WHERE backend_name = $1 AND state <> 'lost') \
+     AND NOT EXISTS (SELECT 1 FROM object_locations WHERE backend_name = $1 AND (state <> 'lost' OR size_bytes > 0)) \
      AND NOT EXISTS (SELECT 1 FROM pending_objects WHERE backend_name = $1) \
      AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1) \
      AND NOT EXISTS (SELECT 1 FROM cleanup_dlq WHERE backend_name = $1)";
@@ -192,6 +192,8 @@ impl Catalog {
         );
         unit.run("DELETE FROM identity_records WHERE backend_name = $1", params![name]);
         unit.run("DELETE FROM backend_views WHERE backend_name = $1", params![name]);
+        unit.run("DELETE FROM scrub_passes WHERE backend_name = $1", params![name]);
+        unit.run("DELETE FROM scrub_retries WHERE backend_name = $1", params![name]);
         self.write(unit).await.map(drop)
     }
 

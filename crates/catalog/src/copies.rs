@@ -1,7 +1,8 @@
 //! Copies of content: which of them count, how many are missing, and which are suspect.
 //!
 //! A suspect copy is one of which a reader or a check found that it differs from what was written. It is read only if
-//! there is no better one, and the next copy of the same content replaces it.
+//! there is no better one, and the next copy of the same content replaces it. A copy that was read twice with the same
+//! wrong digest is suspect, or lost if no other may be good, and is never served.
 
 mod moves;
 mod remove;
@@ -15,7 +16,7 @@ use s3o_model::content::{Location, ReadableCopy};
 use s3o_model::ids::ContentId;
 
 use crate::error::Error;
-use crate::objects::{TRUST, readable_copy};
+use crate::objects::{READABLE, TRUST, readable_copy};
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
 
@@ -23,6 +24,7 @@ pub use moves::{ReplacedCopy, ReplicaSource};
 pub use remove::RemoveCopy;
 pub use replica::{Replica, StageReplica};
 pub(crate) use review::start_review;
+pub(crate) use work::settle as settle_work;
 pub use work::{CopyWork, CountedLocation};
 
 /// True for a location `l` that counts towards the factor of its content. Every decision about the number of copies
@@ -95,25 +97,26 @@ const SUSPECT: &str = "UPDATE object_locations SET state = 'suspect' \
      WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state = 'present'";
 
 const CONFIRM: &str = "UPDATE object_locations SET state = 'present', verified_at = :now \
-     WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state <> 'lost'";
+     WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state <> 'lost' AND wrong_digest = 0";
 
-/// Adds the statement that makes a copy present and verified, because the caller read or probed it.
+/// Adds the statement that makes a copy present and verified, because the caller read or probed it. Only the scrubber
+/// clears a copy that had a wrong digest.
 pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location) {
     unit.run(CONFIRM, params![content, &copy.backend, copy.physical_key.as_str()]);
 }
 
 /// The same order as in the lookup of an object.
-static READABLE: LazyLock<String> = LazyLock::new(|| {
+static READABLE_COPIES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT l.backend_name, l.physical_key, {TRUST} AS trust FROM object_locations l \
-         WHERE l.content_id = $1 AND l.state <> 'lost' ORDER BY trust, l.backend_name"
+         WHERE l.content_id = $1 AND {READABLE} ORDER BY trust, l.backend_name"
     )
 });
 
 impl Catalog {
     /// The copies of a content that may be readable at this moment.
     pub async fn readable_copies(&self, content: ContentId) -> Result<Vec<ReadableCopy>, Error> {
-        let rows = self.find(&READABLE, params![content], |rows| !rows.is_empty()).await?;
+        let rows = self.find(&READABLE_COPIES, params![content], |rows| !rows.is_empty()).await?;
         rows.iter().filter_map(|row| readable_copy(row).transpose()).collect()
     }
 

@@ -36,6 +36,7 @@ mod overview;
 mod quotas;
 mod release;
 mod runs;
+mod scrub;
 mod sharing;
 #[cfg(test)]
 mod sql_mutations;
@@ -78,6 +79,7 @@ pub use objects::{
 };
 pub use overview::{BucketCount, OldestDue};
 pub use runs::{RunRow, WorkerState};
+pub use scrub::{Accused, ScrubCopy, ScrubEntry, ScrubPass, ScrubRetry, ScrubState};
 pub use sharing::KnownContent;
 pub use stored_bytes::{StoredBytes, Unannounced};
 pub use uploads::{CommitPart, CompleteRow, PartSource, StaleUpload};

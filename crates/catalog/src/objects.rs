@@ -24,7 +24,7 @@ pub(crate) use delete::delete_marked;
 #[cfg(test)]
 pub(crate) use delete::{ROWS_NOT_DUE, ROWS_NOT_EXPIRED};
 pub use expire::ExpiredObject;
-pub(crate) use resolve::{TRUST, attributes, location, readable_copy};
+pub(crate) use resolve::{READABLE, TRUST, attributes, location, readable_copy};
 pub use stuck::StuckObject;
 pub use upsert::PutRow;
 pub(crate) use upsert::{insert_object, upsert_object};
@@ -58,7 +58,7 @@ pub struct Resolved {
 pub struct WholeContent {
     /// Digest of all bytes.
     pub md5: Md5,
-    /// Copies that are not lost; those in state `present` come first.
+    /// Copies that may be served; those in state `present` come first.
     pub copies: Vec<ReadableCopy>,
 }
 

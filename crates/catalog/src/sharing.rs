@@ -61,12 +61,15 @@ pub(crate) const GOOD_COPIES: &str = "SELECT l.content_id FROM object_locations 
 const IS_LOCATED: &str = "EXISTS (SELECT 1 FROM object_locations l \
      WHERE l.backend_name = q.backend_name AND l.physical_key = q.physical_key)";
 
+/// Why a copy that is not good is deleted.
+const REASON_OF_BAD: &str = "CASE WHEN wrong_digest = 1 THEN 'scrub' ELSE 'dedup' END";
+
 /// Turns copies of content `$1` that are not good into cleanups, where copies are missing.
 static REPLACE_BAD_COPIES: LazyLock<[String; 3]> = LazyLock::new(|| {
     let missing = missing_copies("$1");
     let replaced = format!("object_locations WHERE content_id = $1 AND state <> 'present' AND {missing} > 0");
     [
-        enqueue_cleanups(&format!("{replaced} AND {MAY_EXIST}"), "'dedup'", None),
+        enqueue_cleanups(&format!("{replaced} AND {MAY_EXIST}"), REASON_OF_BAD, None),
         move_bytes(Counter::Used, Some(Counter::Orphan), &replaced),
         format!("DELETE FROM {replaced}"),
     ]

@@ -107,8 +107,9 @@ static DEAD_LETTERS: LazyLock<WrittenOffTable> = LazyLock::new(|| {
     WrittenOffTable::of(unit, ("cleanup_dlq", Counter::Orphan), ["id IN NUMBERS($2)", "physical_key"])
 });
 
-/// The copies of contents `$2` on backend `$1` that are not lost yet.
-const COPIES: &str = "object_locations WHERE backend_name = $1 AND content_id IN TEXTS($2) AND state <> 'lost'";
+/// The copies of contents `$2` on backend `$1` that were not written off yet.
+const COPIES: &str = "object_locations WHERE backend_name = $1 AND content_id IN TEXTS($2) \
+     AND (state <> 'lost' OR size_bytes > 0)";
 
 /// Those of which no other copy counts. They do not count themselves: their backend is being removed.
 static LAST_COPIES: LazyLock<String> = LazyLock::new(|| {
@@ -124,7 +125,7 @@ static WRITE_OFF_COPIES: LazyLock<[String; 4]> = LazyLock::new(|| {
     [
         report(LOST_COPIES, last),
         move_bytes(Counter::Used, None, COPIES),
-        format!("UPDATE object_locations SET state = 'lost', size_bytes = 0 WHERE {chosen}"),
+        format!("UPDATE object_locations SET state = 'lost', wrong_digest = 0, size_bytes = 0 WHERE {chosen}"),
         format!("DELETE FROM {COPIES}"),
     ]
 });
@@ -164,7 +165,7 @@ impl Catalog {
     /// are no more. Fails as `Closed` if no write-off was begun.
     pub async fn write_off_copies(&self, name: &BackendName, after: &str) -> Result<Option<String>, Error> {
         const NEXT: &str = "SELECT content_id, physical_key FROM object_locations WHERE backend_name = $1 \
-             AND physical_key > $2 AND state <> 'lost' ORDER BY physical_key LIMIT $3";
+             AND physical_key > $2 AND (state <> 'lost' OR size_bytes > 0) ORDER BY physical_key LIMIT $3";
         let rows = self.read(NEXT, params![name, after, STEP]).await?;
         let Some(last) = rows.last().map(|row| row.string("physical_key")).transpose()? else { return Ok(None) };
         let ids = rows.iter().map(|row| row.parse("content_id")).collect::<Result<Vec<ContentId>, _>>()?;

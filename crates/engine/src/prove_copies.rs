@@ -7,12 +7,13 @@ use s3o_model::copy_check::CopyState;
 use crate::{Engine, reread};
 
 impl Engine {
-    /// Checks copies that do not count although their backend is in use: suspect ones, and those that were verified
+    /// Checks copies that do not count although their backend is in use: suspect ones without a known wrong digest, and those that were verified
     /// before an operator accepted another store. A copy on an unhealthy backend is not checked: it does not count,
     /// whatever its bytes are. Returns true if a copy counts again or became suspect.
     pub async fn recheck_uncounted(&self, work: &CopyWork) -> Result<bool, CatalogError> {
         let mut changed = false;
-        for copy in work.copies.iter().filter(|copy| copy.is_unproven && self.may_be_checked(copy)) {
+        let unproven = work.copies.iter().filter(|copy| copy.is_unproven && !copy.has_wrong_digest);
+        for copy in unproven.filter(|copy| self.may_be_checked(copy)) {
             let Location { backend, physical_key } = &copy.location;
             let state = if copy.is_present {
                 self.sharing.checker.check_copy(&copy.location, work.size_bytes).await
@@ -37,15 +38,17 @@ impl Engine {
     }
 
     /// The copies, besides `removed`, that are on their backends now, with the right size. Each backend has the right
-    /// identity after its copy was probed. If only one copy shall remain, its bytes are read and compared.
+    /// identity after its copy was probed. If only one copy shall remain, or the removed one is damaged, the bytes are
+    /// read and compared.
     pub async fn proven_copies(&self, work: &CopyWork, removed: &Location) -> Vec<Location> {
         let mut proven = Vec::new();
+        let is_damaged = work.copies.iter().any(|copy| copy.location == *removed && !copy.is_present);
         for copy in work.copies.iter().filter(|copy| copy.counts && copy.location != *removed) {
             if !self.fleet.permits_background(&copy.location.backend) {
                 continue;
             }
             let state = match self.sharing.checker.check_copy(&copy.location, work.size_bytes).await {
-                CopyState::Good if work.factor == 1 => self.compare_digest(work, &copy.location).await,
+                CopyState::Good if work.factor == 1 || is_damaged => self.compare_digest(work, &copy.location).await,
                 state => state,
             };
             if state == CopyState::Bad {

@@ -226,11 +226,12 @@ impl Engine {
         })
     }
 
-    /// The copies in the order to read them: present ones first, those behind an open circuit last. Copies on backends
+    /// The copies without a known wrong digest, in the order to read them: present ones first, those behind an open circuit last. Copies on backends
     /// near a usage limit are left to requests.
     fn readable<'a>(&self, work: &'a CopyWork) -> Vec<&'a CountedLocation> {
         let is_permitted = |copy: &&CountedLocation| self.fleet.permits_background(&copy.location.backend);
-        let mut copies: Vec<&CountedLocation> = work.copies.iter().filter(is_permitted).collect();
+        let readable = work.copies.iter().filter(|copy| !copy.has_wrong_digest);
+        let mut copies: Vec<&CountedLocation> = readable.filter(is_permitted).collect();
         copies.sort_by_key(|copy| (self.is_open(&copy.location.backend), !copy.is_present));
         copies
     }

@@ -33,6 +33,8 @@ pub enum Reason {
     Drain,
     /// The copy was moved to another backend to balance the backends.
     Rebalance,
+    /// The scrubber found a wrong digest, and a good copy has replaced the bytes.
+    Scrub,
 }
 
 impl Reason {
@@ -50,6 +52,7 @@ impl Reason {
             Self::Replication => "replication",
             Self::Drain => "drain",
             Self::Rebalance => "rebalance",
+            Self::Scrub => "scrub",
         }
     }
 }

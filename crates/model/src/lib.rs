@@ -34,6 +34,7 @@ pub mod quota;
 pub mod range;
 pub mod rebalance;
 pub mod recovery;
+pub mod scrub;
 pub mod shared;
 pub mod size;
 pub mod ttl;

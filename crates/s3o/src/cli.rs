@@ -10,7 +10,7 @@ use s3o_bench::BenchArguments;
 
 use crate::client::{
     BackendCommand, CatalogCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, RebalanceCommand,
-    ReplicateCommand, StatusCommand, VerifyCommand, WorkersCommand,
+    ReplicateCommand, ScrubCommand, StatusCommand, VerifyCommand, WorkersCommand,
 };
 use crate::config::{DATA, Faults};
 use crate::logging::Format;
@@ -49,6 +49,8 @@ pub enum Command {
     Replicate(ReplicateCommand),
     /// Move copies between the backends of a running server, or show what would be moved
     Rebalance(RebalanceCommand),
+    /// Read the stored bytes of a running server and compare their digests, or go on after a stop
+    Scrub(ScrubCommand),
     /// Accept, drain or remove a backend of a running server, or dismiss a recorded mismatch
     Backend(BackendCommand),
     /// Back up, restore or accept the catalog

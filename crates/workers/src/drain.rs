@@ -119,16 +119,22 @@ impl DrainWorker {
             self.record(name, &work, &result?, report);
         }
         if is_last_page {
-            return self.end_pass(name, report).await.map(|()| false);
+            return self.end_pass(name, position.is_empty() && last.is_none(), report).await.map(|()| false);
         }
         self.progress.change(name, |pass| pass.position = last.unwrap_or_default());
         Ok(true)
     }
 
     /// Ends a pass. The drain is complete when the backend holds nothing.
-    async fn end_pass(&self, name: &BackendName, report: &mut Report) -> Result<(), Error> {
+    async fn end_pass(&self, name: &BackendName, found_none: bool, report: &mut Report) -> Result<(), Error> {
         self.progress.change(name, |pass| pass.position = String::new());
-        let is_empty = self.catalog.backend_holdings(name).await?.is_empty();
+        let holdings = self.catalog.backend_holdings(name).await?;
+        let is_empty = holdings.is_empty();
+        if found_none && holdings.locations > 0 {
+            // No other store has their bytes, and theirs are wrong.
+            let lost = "its copies are lost: write the backend off, or delete the objects".to_owned();
+            self.progress.change(name, |pass| pass.stuck.insert(lost, holdings.locations));
+        }
         let is_new = self.progress.change(name, |pass| !std::mem::replace(&mut pass.completed, is_empty));
         if is_empty && is_new {
             tracing::info!(backend = %name, "drain complete, the backend holds nothing");

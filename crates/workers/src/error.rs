@@ -14,6 +14,9 @@ pub enum Error {
         /// The backend's error.
         source: s3o_backend::Error,
     },
+    /// Two reads of one copy differ, or too many copies have a wrong digest: the scrubber stopped.
+    #[error("the reader changes bytes: {0}")]
+    ReaderFault(String),
     /// No configured backend has this name.
     #[error("backend {0} is not configured")]
     NoSuchBackend(String),

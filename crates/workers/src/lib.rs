@@ -26,6 +26,7 @@ mod report;
 mod retirement;
 mod runner;
 mod schedule;
+mod scrubber;
 mod stale_claims;
 mod stale_multipart;
 #[cfg(test)]
@@ -61,6 +62,7 @@ pub use retirement::{DrainView, RetirementRefused, RetirementService};
 pub use runner::{RunObserver, Runner, RunnerParts, Worker, WorkerView};
 pub use s3o_catalog::{FindingSelection, WriteOffTotal};
 pub use schedule::{Kind, Schedule, Scheduled};
+pub use scrubber::{ScrubProgress, ScrubSettings, ScrubberWorker};
 pub use stale_multipart::StaleMultipartWorker;
 pub use usage::{BackendUsageView, UsageFlushSettings, UsageFlushWorker, UsageLedger, UsageLedgerParts};
 pub use verify::{

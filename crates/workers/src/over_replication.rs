@@ -13,7 +13,7 @@ use s3o_model::names::BackendName;
 use s3o_model::quota::QuotaUsage;
 use tokio::sync::Notify;
 
-use crate::replicator::CopySettings;
+use crate::replicator::{CopySettings, repaired};
 use crate::{Error, Event, Report, Worker};
 
 /// Delay of a content whose copies could not be proven.
@@ -71,7 +71,7 @@ impl OverReplicationWorker {
             content: work.content,
             kept: self.engine.proven_copies(work, &copy).await,
             copy,
-            reason: Reason::Replication,
+            reason: if unneeded.has_wrong_digest { Reason::Scrub } else { Reason::Replication },
             grace: self.settings.reader_grace,
         };
         match self.catalog.remove_copy(&remove).await {
@@ -80,6 +80,7 @@ impl OverReplicationWorker {
                 let (backend, physical_key) = (&remove.copy.backend, &remove.copy.physical_key);
                 let event = Event::new("over_replication.removed").at(backend, physical_key, work.size_bytes);
                 report.events.push(event.with("content", work.content.to_string()));
+                report.events.extend(repaired(work, unneeded));
                 Ok(true)
             }
             // The copies changed since they were read, or too few of the others could be probed.
@@ -149,7 +150,14 @@ mod tests {
     fn copy(name: &str, verified_at: i64) -> CountedLocation {
         let location = Location { backend: name.parse().expect("valid"), physical_key: "b/k~1".to_owned() };
         let verified_at = Some(Timestamp::from_millis(verified_at));
-        CountedLocation { location, counts: true, is_unproven: false, is_present: true, verified_at }
+        CountedLocation {
+            location,
+            counts: true,
+            is_unproven: false,
+            is_present: true,
+            has_wrong_digest: false,
+            verified_at,
+        }
     }
 
     fn chosen(copies: Vec<CountedLocation>, usage: &[QuotaUsage]) -> String {

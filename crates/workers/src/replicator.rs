@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use s3o_backend::fleet::Fleet;
-use s3o_catalog::{Catalog, CopyWork, ReplicaSource};
+use s3o_catalog::{Catalog, CopyWork, CountedLocation, ReplicaSource};
 use s3o_engine::{CopyObstacle, CopyOutcome, Engine};
 use s3o_model::backoff::Backoff;
 use s3o_model::content::Location;
@@ -116,6 +116,13 @@ impl Worker for ReplicatorWorker {
     }
 }
 
+/// The audit event of a copy with a wrong digest that good copies have replaced; `None` for another copy.
+pub(crate) fn repaired(work: &CopyWork, replaced: &CountedLocation) -> Option<Event> {
+    let Location { backend, physical_key } = &replaced.location;
+    let event = Event::new("scrub.repaired").at(backend, physical_key, work.size_bytes);
+    replaced.has_wrong_digest.then(|| event.with("content", work.content.to_string()))
+}
+
 impl ReplicatorWorker {
     async fn work_on(&self, due: Vec<CopyWork>, report: &mut Report) -> Result<PageResult, Error> {
         let work: Vec<_> = due.into_iter().map(|work| self.boxed_work(work)).collect();
@@ -180,6 +187,9 @@ impl ReplicatorWorker {
                 report.count("copied", 1);
                 let event = Event::new("replication.copied").at(&backend, &physical_key, work.size_bytes);
                 report.events.push(event.with("content", work.content.to_string()));
+                // The new copy takes the place of a bad one on its backend.
+                let replaced = work.copies.iter().find(|copy| copy.location.backend == backend);
+                report.events.extend(replaced.and_then(|copy| repaired(work, copy)));
             }
             Replicated::Postponed(outcome, why) => {
                 report.count(outcome, 1);

@@ -45,6 +45,11 @@ pub trait Worker: Send + Sync {
     /// Called at the beginning of each run, before its first tick.
     fn begin_run(&self) {}
 
+    /// The same for a run that an operator started.
+    fn begin_manual_run(&self) {
+        self.begin_run();
+    }
+
     /// True if the worker deletes by time: the runner then skips it while the clock is not trusted.
     fn is_time_dependent(&self) -> bool {
         false

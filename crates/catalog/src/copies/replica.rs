@@ -83,11 +83,14 @@ static LOCK_QUOTAS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// Why a bad copy is deleted.
+const REASON_OF_BAD: &str = "CASE WHEN wrong_digest = 1 THEN 'scrub' ELSE 'replication' END";
+
 /// Turns a bad copy of content `$1` on backend `$2` into a cleanup, because the new copy takes its place.
 static REPLACE_BAD: LazyLock<[String; 3]> = LazyLock::new(|| {
     let replaced = "object_locations WHERE content_id = $1 AND backend_name = $2 AND state <> 'present'";
     [
-        enqueue_cleanups(replaced, "'replication'", None),
+        enqueue_cleanups(replaced, REASON_OF_BAD, None),
         move_bytes(Counter::Used, Some(Counter::Orphan), replaced),
         format!("DELETE FROM {replaced}"),
     ]

@@ -51,6 +51,8 @@ pub struct CountedLocation {
     pub is_unproven: bool,
     /// False for a suspect or lost copy.
     pub is_present: bool,
+    /// True if it was read twice and had the same wrong digest both times. Only the scrubber reads it.
+    pub has_wrong_digest: bool,
     /// When the copy was last read, probed or written.
     pub verified_at: Option<Timestamp>,
 }
@@ -67,7 +69,7 @@ impl CopyWork {
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT r.position, w.content_id, w.attempts, c.kind, c.state AS content_state, c.size_bytes, c.factor, \
-         c.md5, c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
+         c.md5, c.sha256, l.backend_name, l.physical_key, l.state, l.wrong_digest, l.verified_at, \
          CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts, CASE WHEN {UNPROVEN} THEN 1 ELSE 0 END AS unproven \
          FROM (SELECT 1 AS one) AS always \
          LEFT JOIN copy_review r ON r.only_row = always.one \
@@ -92,7 +94,7 @@ static SETTLE: LazyLock<String> = LazyLock::new(|| {
 
 /// Adds the statements that settle the work of a content that the unit has locked. If it has too few or too many copies
 /// now, it is noted again.
-pub(super) fn settle(unit: &mut Unit, content: ContentId) {
+pub(crate) fn settle(unit: &mut Unit, content: ContentId) {
     unit.run(&SETTLE, params![content]);
     note_work(unit, content);
 }
@@ -104,6 +106,7 @@ fn copy_of(row: &Row) -> Result<Option<CountedLocation>, Error> {
         counts: row.int("counts")? == 1,
         is_unproven: row.int("unproven")? == 1,
         is_present: row.text("state")? == "present",
+        has_wrong_digest: row.int("wrong_digest")? == 1,
         verified_at: row.opt_time("verified_at")?,
     }))
 }
@@ -127,7 +130,7 @@ fn work_of(row: &Row) -> Result<CopyWork, Error> {
 static ON_BACKEND: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT w.content_id, 0 AS attempts, c.kind, c.state AS content_state, c.size_bytes, c.factor, c.md5, \
-         c.sha256, l.backend_name, l.physical_key, l.state, l.verified_at, \
+         c.sha256, l.backend_name, l.physical_key, l.state, l.wrong_digest, l.verified_at, \
          CASE WHEN {COUNTS} THEN 1 ELSE 0 END AS counts, CASE WHEN {UNPROVEN} THEN 1 ELSE 0 END AS unproven \
          FROM (SELECT content_id, physical_key FROM object_locations WHERE backend_name = $1 AND physical_key > $2 \
          AND state <> 'lost' ORDER BY physical_key LIMIT $3) w JOIN contents c ON c.id = w.content_id \

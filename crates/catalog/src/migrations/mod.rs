@@ -17,6 +17,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0013_copies.sql"),
     include_str!("sqlite/0014_backend_views.sql"),
     include_str!("sqlite/0015_usage.sql"),
+    include_str!("sqlite/0019_scrub.sql"),
 ];
 
 /// Steps of PostgreSQL, in order; the position (from 1) is the schema version.
@@ -36,4 +37,5 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0013_copies.sql"),
     include_str!("postgres/0014_backend_views.sql"),
     include_str!("postgres/0015_usage.sql"),
+    include_str!("postgres/0019_scrub.sql"),
 ];

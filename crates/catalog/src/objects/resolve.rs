@@ -21,10 +21,13 @@ static RESOLVE: LazyLock<String> = LazyLock::new(|| {
          CASE WHEN b.lifecycle IS NULL THEN NULL ELSE b.lifecycle_revision END AS rules FROM buckets b \
          LEFT JOIN objects o ON o.bucket_id = b.id AND o.key = $2 AND (o.expires_at IS NULL OR o.expires_at > :now) \
          LEFT JOIN contents c ON c.id = o.content_id \
-         LEFT JOIN object_locations l ON l.content_id = o.content_id AND l.state <> 'lost' \
+         LEFT JOIN object_locations l ON l.content_id = o.content_id AND {READABLE} \
          WHERE b.name = $1 ORDER BY trust, l.backend_name"
     )
 });
+
+/// True for a location `l` that a read may open. One that was read twice with the same wrong digest is never served.
+pub(crate) const READABLE: &str = "l.state <> 'lost' AND l.wrong_digest = 0";
 
 /// SQL for the trust in a location `l` that is not lost, in the order of [`CopyTrust`].
 pub(crate) const TRUST: &str = "CASE WHEN l.state <> 'present' THEN 2 \
@@ -101,7 +104,7 @@ fn select_pieces(chosen: &str) -> String {
         "SELECT p.number, p.start, p.whole_id, p.byte_offset, p.length, c.size_bytes, c.md5, \
          l.backend_name, l.physical_key, {TRUST} AS trust, p.checksum \
          FROM (SELECT * FROM content_parts WHERE joined_id = $1 AND {chosen}) p JOIN contents c ON c.id = p.whole_id \
-         LEFT JOIN object_locations l ON l.content_id = p.whole_id AND l.state <> 'lost' \
+         LEFT JOIN object_locations l ON l.content_id = p.whole_id AND {READABLE} \
          ORDER BY p.number, trust, l.backend_name"
     )
 }

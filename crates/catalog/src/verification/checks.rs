@@ -147,11 +147,12 @@ fn about_references() -> Vec<Check> {
 const WITHOUT_COPY: &str = "r.state = 'live' AND r.kind = 'whole' AND NOT EXISTS \
      (SELECT 1 FROM object_locations l WHERE l.content_id = r.id AND l.state <> 'lost')";
 
-/// True for content whose copy was lost with a backend that an operator wrote off.
-const REPORTED_LOST: &str = "EXISTS (SELECT 1 FROM object_locations w JOIN findings f \
-     ON f.backend_name = w.backend_name AND f.physical_key = '' AND f.kind = 'lost_copies' WHERE w.content_id = r.id)";
+/// True for content whose copy was lost with a backend that an operator wrote off, or has a wrong digest.
+const REPORTED_LOST: &str = "EXISTS (SELECT 1 FROM object_locations w WHERE w.content_id = r.id \
+     AND (w.wrong_digest = 1 OR EXISTS (SELECT 1 FROM findings f WHERE f.backend_name = w.backend_name \
+     AND f.physical_key = '' AND f.kind = 'lost_copies')))";
 
-/// Not a check that must hold: finds the contents that were lost with backends that an operator wrote off.
+/// Not a check that must hold: finds the contents that are known to be lost.
 #[must_use]
 pub fn lost_contents() -> &'static Check {
     static LOST: LazyLock<Check> = LazyLock::new(|| {
@@ -184,6 +185,12 @@ fn about_locations() -> Vec<Check> {
             CONTENTS,
             // A lost copy stores nothing.
             [shown, from, "l.size_bytes <> r.size_bytes AND l.state <> 'lost'"],
+        ),
+        check(
+            Invariant::I1,
+            "a copy with a wrong digest is suspect or lost",
+            CONTENTS,
+            [shown, from, "l.wrong_digest = 1 AND l.state = 'present'"],
         ),
     ]
 }

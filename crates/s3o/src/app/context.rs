@@ -16,8 +16,8 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::shared::Shared;
 use s3o_server::audit::Audit;
 use s3o_workers::{
-    BatchConcurrency, Budget, ClockGuard, DrainProgress, DriftGauge, ExpiryClaims, RebalanceSettings, SharedRules,
-    UsageFlushSettings,
+    BatchConcurrency, Budget, ClockGuard, DrainProgress, DriftGauge, ExpiryClaims, RebalanceSettings, ScrubProgress,
+    SharedRules, UsageFlushSettings,
 };
 use tokio::sync::Notify;
 
@@ -40,6 +40,7 @@ pub(super) struct AppContext {
     pub replicator_wakeup: Arc<Notify>,
     /// Kept across reloads, which replace the workers.
     pub drain_progress: DrainProgress,
+    pub scrub_progress: ScrubProgress,
     pub registry: Arc<Mutex<Registry>>,
     pub audit: Arc<Audit>,
     /// Shared by requests and background work.
@@ -92,6 +93,7 @@ impl AppContext {
             drain_wakeup: Arc::default(),
             replicator_wakeup: Arc::default(),
             drain_progress: DrainProgress::default(),
+            scrub_progress: ScrubProgress::default(),
             registry: Arc::new(Mutex::new(registry)),
             audit: Arc::new(audit),
             budget: Budget::new(config.server.max_concurrent_requests),

@@ -11,8 +11,8 @@ use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
     CleanupSettings, CleanupWorker, CopyPace, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind,
     LifecycleWorker, OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings,
-    RebalanceSettings, RebalancerWorker, ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, UsageFlushWorker,
-    UsageLedger, WatchdogSettings, WatchdogWorker, Worker,
+    RebalanceSettings, RebalancerWorker, ReplicatorWorker, Schedule, Scheduled, ScrubSettings, ScrubberWorker,
+    StaleMultipartWorker, UsageFlushWorker, UsageLedger, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -49,6 +49,7 @@ pub(super) fn all(parts: &WorkerParts<'_>) -> Vec<Scheduled> {
         over_replication(parts),
         drain(parts),
         rebalancer(parts),
+        scrubber(parts),
         usage_flush(parts),
     ]
 }
@@ -233,6 +234,22 @@ fn rebalancer(parts: &WorkerParts<'_>) -> Scheduled {
     };
     let mut scheduled = scheduled(worker, config.rebalance.interval, Kind::Locked);
     scheduled.schedule.enabled = config.rebalance.enabled;
+    scheduled
+}
+
+fn scrubber(parts: &WorkerParts<'_>) -> Scheduled {
+    let WorkerParts { config, catalog, fleet, engine, context, .. } = *parts;
+    let worker = ScrubberWorker {
+        catalog: Arc::clone(catalog),
+        engine: engine.clone(),
+        fleet: Arc::clone(fleet),
+        settings: ScrubSettings { pace: config.integrity.pace, batch_size: config.integrity.batch_size },
+        pace: CopyPace::new(Arc::clone(&context.budget)),
+        progress: context.scrub_progress.clone(),
+        replicator_wakeup: Arc::clone(&context.replicator_wakeup),
+    };
+    let mut scheduled = scheduled(worker, config.integrity.pace.interval, Kind::Locked);
+    scheduled.schedule.enabled = config.integrity.enabled;
     scheduled
 }
 

@@ -54,6 +54,13 @@ pub struct ReplicateCommand {
     pub(super) client: AdminOptions,
 }
 
+/// `s3o scrub`.
+#[derive(Debug, Args)]
+pub struct ScrubCommand {
+    #[command(flatten)]
+    pub(super) client: AdminOptions,
+}
+
 /// `s3o rebalance`.
 #[derive(Debug, Args)]
 pub struct RebalanceCommand {

@@ -17,7 +17,7 @@ use crate::cli::CommandFailure;
 use arguments::{BackendAction, CleanupAction, DlqAction, FindingsAction, WorkersAction};
 pub use arguments::{
     BackendCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, RebalanceCommand, ReplicateCommand,
-    StatusCommand, VerifyCommand, WorkersCommand,
+    ScrubCommand, StatusCommand, VerifyCommand, WorkersCommand,
 };
 pub use catalog::{CatalogCommand, catalog};
 use connection::AdminConnection;
@@ -41,6 +41,12 @@ pub fn rebalance(command: &RebalanceCommand) -> Result<(), CommandFailure> {
         return rebalance::plan(&connection, command.client.json);
     }
     workers::run(&connection, "rebalancer", command.client.json)
+}
+
+/// Reads stored bytes and compares their digests now.
+pub fn scrub(command: &ScrubCommand) -> Result<(), CommandFailure> {
+    let connection = AdminConnection::open(&command.client)?;
+    workers::run(&connection, "scrubber", command.client.json)
 }
 
 /// Checks the invariants and prints the violations.

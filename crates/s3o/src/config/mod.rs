@@ -6,6 +6,7 @@ mod cache;
 mod conflicts;
 mod faults;
 mod file;
+mod integrity;
 mod read;
 mod rebalance;
 mod replication;
@@ -35,6 +36,7 @@ use s3o_server::s3::AccessKey;
 
 pub use cache::{CacheConfig, RedisUrl, SharedCache};
 pub use faults::Faults;
+pub use integrity::IntegrityConfig;
 pub use rebalance::RebalanceConfig;
 pub use restart::keep_until_restart;
 pub use usage::UsageFlushConfig;
@@ -76,6 +78,7 @@ pub struct Config {
     /// Section `replication`: how many copies objects have.
     pub replication: ReplicationConfig,
     pub rebalance: RebalanceConfig,
+    pub integrity: IntegrityConfig,
     /// Section `circuit_breaker`.
     pub circuit_breaker: CircuitBreakerConfig,
     /// Section `write_path.pending_intents`.

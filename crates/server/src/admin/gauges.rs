@@ -1,5 +1,6 @@
 //! Metrics that are read from the catalog and the fleet for each scrape.
 
+mod scrub;
 mod usage;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use s3o_model::names::BackendName;
 use s3o_workers::UsageLedger;
 
 use super::stats::Stats;
+use scrub::ScrubGauge;
 use usage::UsageGauges;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -65,6 +67,7 @@ pub struct GaugeSources {
 /// The gauges and what they are read from.
 pub struct Gauges {
     usage: UsageGauges,
+    scrub: ScrubGauge,
     sources: GaugeSources,
     up: Family<BackendLabel, Gauge>,
     frozen: Family<BackendLabel, Gauge>,
@@ -93,6 +96,7 @@ impl Gauges {
     pub fn register(registry: &mut Registry, sources: GaugeSources) -> Self {
         let gauges = Self {
             usage: UsageGauges::register(registry, Arc::clone(&sources.usage)),
+            scrub: ScrubGauge::register(registry),
             sources,
             up: Family::default(),
             frozen: Family::default(),
@@ -203,6 +207,7 @@ impl Gauges {
 
     async fn read_catalog(&self) -> Result<(), s3o_catalog::Error> {
         self.read_quotas().await?;
+        self.scrub.read(&self.sources.catalog).await?;
         let depths = self.sources.catalog.depths().await?;
         self.dead_letters.set(signed(depths.dead_letters));
         self.cleanups.set(signed(depths.cleanups));

@@ -32,7 +32,8 @@ impl Ticks {
     /// Ticks until a batch is short, a tick fails, the budget is used up, the worker must wait, or the process stops.
     pub(super) async fn run(self, run_id: String) -> Result<(), RunFault> {
         let started = Instant::now();
-        self.slot.scheduled.current().worker.begin_run();
+        let worker = Arc::clone(&self.slot.scheduled.current().worker);
+        if self.stops_on_pause { worker.begin_run() } else { worker.begin_manual_run() }
         loop {
             let more = self.tick_and_pause(&run_id).await?;
             let is_over = started.elapsed() > RUN_BUDGET || self.runner.stopping.load(Ordering::SeqCst);

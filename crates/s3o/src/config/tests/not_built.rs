@@ -6,7 +6,7 @@ use super::{DISK, parse};
 const NOT_BUILT: [(&str, &str); 8] = [
     ("reconcile: {enabled: true}", "reconcile"),
     ("sweep: {enabled: true}", "sweep"),
-    ("integrity: {enabled: true}", "integrity"),
+    ("integrity: {verify_on_read: true}", "integrity.verify_on_read"),
     ("notifications: {interval: 5s}", "notifications"),
     ("small_objects: {inline_max: 16KiB}", "small_objects"),
     ("server: {tls: {cert_file: a, key_file: b}}", "server.tls"),

@@ -51,8 +51,20 @@ pub async fn show(State(state): State<Arc<AdminState>>) -> Result<Json<StatusAns
         cache: state.cache.as_deref().map(CacheStatus::new),
         clock: ClockStatus::new(state.clock_guard.as_deref()),
         workers: workers::sorted(&state.runner).await?,
-        warnings: unconfigured(&quotas, &state.fleet).map(|(_, warning)| warning).collect(),
+        warnings: warnings(&state, &quotas).await?,
     }))
+}
+
+async fn warnings(state: &AdminState, quotas: &[QuotaUsage]) -> Result<Vec<String>, AdminError> {
+    let mut warnings: Vec<String> = unconfigured(quotas, &state.fleet).map(|(_, warning)| warning).collect();
+    let (contents, bytes) = state.catalog.lost_copies().await?;
+    if contents > 0 {
+        warnings.push(format!(
+            "{contents} contents with {bytes} bytes are lost: no copy has the bytes that were written; `s3o verify` \
+             lists them"
+        ));
+    }
+    Ok(warnings)
 }
 
 async fn queues(state: &AdminState) -> Result<QueueStatus, AdminError> {
