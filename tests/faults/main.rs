@@ -15,6 +15,7 @@ mod moves;
 mod order;
 mod panicking_row;
 mod reach;
+mod scrub;
 mod slow_copies;
 mod stale_claims;
 mod statement_counts;

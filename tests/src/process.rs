@@ -2,6 +2,7 @@
 
 mod identity;
 mod parts;
+mod scrub;
 mod usage;
 
 use std::sync::Arc;
@@ -15,13 +16,15 @@ use s3o_model::clock::Clock;
 use s3o_model::ids::IdSource;
 use s3o_model::rebalance::RebalanceRules;
 use s3o_workers::{
-    CleanupWorker, DeadLetterService, ExpiryWorker, IdentityWorker, PendingReaperWorker, UsageLedger, Verifier, Worker,
+    CleanupWorker, DeadLetterService, ExpiryWorker, IdentityWorker, PendingReaperWorker, ScrubSettings, ScrubberWorker,
+    UsageLedger, Verifier, Worker,
 };
 
 use crate::environment::Environment;
 use parts::{ProcessParts, rebalance_settings};
 
 pub use crate::environment::LATE;
+pub use scrub::SCRUB;
 
 /// How long an intent is valid without renewal.
 pub const LEASE: Duration = Duration::from_mins(5);
@@ -102,6 +105,12 @@ impl Process {
     #[must_use]
     pub fn fleet(&self) -> &Fleet {
         &self.parts.fleet
+    }
+
+    /// A further `scrubber`.
+    #[must_use]
+    pub fn scrubber(&self, settings: ScrubSettings) -> ScrubberWorker {
+        self.parts.scrubber(settings)
     }
 
     /// A further `pending_reaper`.

@@ -18,6 +18,7 @@ mod queue;
 mod races;
 mod redundant_guards;
 mod references;
+mod scrub;
 mod sharing;
 mod uploads;
 mod usage;

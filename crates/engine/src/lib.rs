@@ -46,7 +46,7 @@ pub use metrics::{IntentMetrics, Resolving};
 pub use put_object::{Declared, PutObject, StoredObject, Trailer};
 pub use replicas::{CopyObstacle, CopyOutcome};
 pub use reread::reread;
-pub use scrub::{CopyRead, ScrubOutcome};
 pub use s3o_backend::{BodyError, ByteStream};
 pub use s3o_catalog::ExpiredObject;
+pub use scrub::{CopyRead, ScrubOutcome};
 pub use write::ContentSharing;

@@ -19,8 +19,6 @@ use tokio::time::Instant;
 use crate::Engine;
 use hashing::{FoundDigests, SliceHasher};
 
-/// Number of bytes after which a read can be interrupted.
-const SLICE_BYTES: u64 = 64 * 1024 * 1024;
 /// Longest time that one slice may take; a store that sends more slowly is read again later.
 const SLICE_TIME_MAX: Duration = Duration::from_mins(5);
 
@@ -28,6 +26,8 @@ const SLICE_TIME_MAX: Duration = Duration::from_mins(5);
 #[derive(Debug)]
 pub struct CopyRead {
     copy: ScrubCopy,
+    /// Number of bytes after which the read can be interrupted.
+    slice_bytes: u64,
     offset: u64,
     hasher: SliceHasher,
     /// The wrong digests of the first read.
@@ -66,11 +66,11 @@ impl From<BackendError> for SliceFault {
 }
 
 impl CopyRead {
-    /// A read that has not begun.
+    /// A read that has not begun; it can be interrupted after each slice.
     #[must_use]
-    pub fn new(copy: ScrubCopy) -> Self {
+    pub fn new(copy: ScrubCopy, slice_bytes: u64) -> Self {
         let hasher = SliceHasher::of(&copy);
-        Self { copy, offset: 0, hasher, first: None }
+        Self { copy, slice_bytes, offset: 0, hasher, first: None }
     }
 
     /// The copy that is read.
@@ -80,12 +80,12 @@ impl CopyRead {
     }
 
     fn is_sliced(&self) -> bool {
-        self.copy.size_bytes > SLICE_BYTES
+        self.copy.size_bytes > self.slice_bytes
     }
 
     /// The next slice; `None` for a copy that is read at once, with all bytes that the store has.
     fn span(&self) -> Option<Span> {
-        let length = SLICE_BYTES.min(self.copy.size_bytes - self.offset);
+        let length = self.slice_bytes.min(self.copy.size_bytes - self.offset);
         self.is_sliced().then_some(Span { offset: self.offset, length })
     }
 
@@ -167,8 +167,7 @@ impl Engine {
                 Ok(ScrubOutcome::Unreadable("the identity of the backend could not be verified".to_owned()))
             }
             ScrubOutcome::Right(_)
-                if read.is_sliced()
-                    && checker.check_copy(&copy.location, copy.size_bytes).await == CopyState::Bad =>
+                if read.is_sliced() && checker.check_copy(&copy.location, copy.size_bytes).await == CopyState::Bad =>
             {
                 self.missing(copy).await
             }

@@ -25,10 +25,6 @@ use tokio::time::Instant;
 use crate::{CopyPace, Error, Report, Worker};
 use batch::ReadBatch;
 
-/// How long a tick begins to read further copies.
-const TICK_TIME: Duration = Duration::from_secs(10);
-/// How long a tick reads the slices of a large copy after that.
-const LARGE_TIME: Duration = Duration::from_secs(10);
 /// Number of contents of a page between two looks at the clock.
 const BATCH: usize = 32;
 /// Number of copies in one batch of those that are read again.
@@ -41,6 +37,17 @@ pub struct ScrubSettings {
     pub pace: ScrubPace,
     /// Number of contents in one page of a pass.
     pub batch_size: usize,
+    /// Copies above this size are read in slices of this size, apart from the pass.
+    pub slice_bytes: u64,
+    /// How long a tick begins to read further copies, and then slices of a large one.
+    pub tick_time: Duration,
+}
+
+impl ScrubSettings {
+    /// Default of `slice_bytes`.
+    pub const SLICE_BYTES: u64 = 64 << 20;
+    /// Default of `tick_time`.
+    pub const TICK_TIME: Duration = Duration::from_secs(10);
 }
 
 /// What a process knows of its reads. It is kept across reloads, which replace the worker. Clones share it.
@@ -156,7 +163,7 @@ impl ScrubberWorker {
 
     /// Works on one backend: continues its pass, then reads copies again that are due.
     async fn step(&self, name: &BackendName, state: &ScrubState, report: &mut Report) -> Result<(), Error> {
-        let until = Instant::now() + TICK_TIME;
+        let until = Instant::now() + self.settings.tick_time;
         if let Some(pass) = self.current_pass(name, state).await? {
             self.continue_pass(pass, state, until, report).await?;
         }
@@ -172,8 +179,7 @@ impl ScrubberWorker {
         let known = state.passes.iter().find(|pass| pass.backend == *name);
         let is_first_visit = self.progress.with(|run| run.visited.insert(name.clone()) && run.is_manual);
         let is_due = known.is_none_or(|pass| {
-            pass.finished_at.is_some()
-                && (is_first_visit || self.settings.pace.is_over(pass.started_at, state.now))
+            pass.finished_at.is_some() && (is_first_visit || self.settings.pace.is_over(pass.started_at, state.now))
         });
         if !is_due {
             return Ok(known.filter(|pass| pass.finished_at.is_none()).cloned());
@@ -239,12 +245,12 @@ impl ScrubberWorker {
     /// Reads copies that are due again: small ones in a batch, and one large one in slices.
     async fn read_again(&self, name: &BackendName, until: Instant, report: &mut Report) -> Result<(), Error> {
         let (due, rows) = self.catalog.scrub_retries(name, RETRIES).await?;
-        let (large, small): (Vec<_>, Vec<_>) = due.into_iter().partition(batch::is_large);
+        let (large, small): (Vec<_>, Vec<_>) = due.into_iter().partition(|copy| self.is_large(copy));
         let batch = self.read_batch(small, report).await?;
         self.catalog.settle_scrub(name, None, &batch.later, &batch.read).await?;
         self.stop_if_needed(batch, report).await?;
         report.more |= rows == RETRIES;
-        self.read_large(name, large, until + LARGE_TIME, report).await
+        self.read_large(name, large, until + self.settings.tick_time, report).await
     }
 
     /// Reads large copies one by one. A read that takes longer than the tick goes on with the next one.
@@ -262,7 +268,7 @@ impl ScrubberWorker {
                 due.remove(position);
                 Some(read)
             });
-            let mut read = continued.unwrap_or_else(|| CopyRead::new(due.remove(0)));
+            let mut read = continued.unwrap_or_else(|| CopyRead::new(due.remove(0), self.settings.slice_bytes));
             let Some(outcome) = self.pace.write(self.engine.scrub_copy(&mut read, until)).await? else {
                 self.progress.with(|run| run.large.insert(name.clone(), read));
                 report.more = true;

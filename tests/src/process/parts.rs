@@ -27,6 +27,7 @@ use s3o_workers::{
 use tokio::sync::Notify;
 
 use super::identity::identity;
+use super::scrub::SCRUB;
 use super::usage::{counted_fleet, usage_context, usage_ledger};
 use super::{CLAIM_GRACE, LEASE, LONGEST};
 use crate::environment::{Environment, ProcessSettings};
@@ -113,6 +114,7 @@ impl ProcessParts {
             Arc::new(self.over_replication()),
             Arc::new(self.drain()),
             Arc::new(self.rebalancer()),
+            Arc::new(self.scrubber(SCRUB)),
         ]
     }
 

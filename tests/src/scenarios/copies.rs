@@ -1,5 +1,5 @@
 //! Scenarios with two copies of each object on three backends: writes, a changed factor, a drain, an unhealthy backend,
-//! a rebalance, and a write-off.
+//! a rebalance, a scrub, and a write-off.
 
 use std::time::Duration;
 
@@ -100,6 +100,29 @@ fn rebalance_to_the_front(harness: &Harness) -> Work<'_> {
     })
 }
 
+/// Stores an object and changes the bytes of its copy on the second backend, which reads do not prefer.
+fn put_and_flip_a_copy(harness: &Harness) -> Work<'_> {
+    Box::pin(async {
+        put_old(harness).await?;
+        let memory = &harness.environment.backends[1].memory;
+        let key = memory.keys().into_iter().find(|key| !key.starts_with(".s3o/")).expect("a copy");
+        memory.corrupt(&key, Some("old b0dy".into()));
+        Ok(())
+    })
+}
+
+/// Finds the wrong copy and replaces it.
+fn scrub_and_repair(harness: &Harness) -> Work<'_> {
+    Box::pin(async {
+        tick(harness, "scrubber").await?;
+        for _ in 0..TICKS {
+            tick(harness, "replicator").await?;
+            tick(harness, "over_replication").await?;
+        }
+        Ok(())
+    })
+}
+
 /// Writes off the first backend, as if it never came back.
 fn write_off_the_first(harness: &Harness) -> Work<'_> {
     Box::pin(async {
@@ -163,7 +186,7 @@ fn new_body() -> Expected {
     holds("a", Some(b"the new body"))
 }
 
-pub(super) const ALL: [Scenario; 10] = [
+pub(super) const ALL: [Scenario; 11] = [
     of_two("put of two copies", [nothing, put_new], ObjectChange::Written),
     Scenario {
         put_bytes_max: 5,
@@ -176,5 +199,6 @@ pub(super) const ALL: [Scenario; 10] = [
     of_two("become unhealthy and recover", [put_old, become_unhealthy_and_recover], ObjectChange::Unchanged),
     of_two("write-off", [put_old, write_off_the_first], ObjectChange::Unchanged),
     of_two("rebalance", [put_behind_the_first, rebalance_to_the_front], ObjectChange::Unchanged),
+    of_two("scrub", [put_and_flip_a_copy, scrub_and_repair], ObjectChange::Unchanged),
     of_two("put within usage limits", [put_old, put_within_usage_limits], ObjectChange::Replaced),
 ];

@@ -24,7 +24,8 @@ mod plan;
 mod tests;
 
 use effects::{
-    answer_with_fault, call_lost, cut, cut_request, delete_answer, no_space, response_lost, stall, without_effect,
+    answer_with_fault, call_lost, corrupt, cut, cut_request, delete_answer, no_space, response_lost, stall,
+    without_effect,
 };
 use late::{LateCall, LateWrite};
 use plan::PlannedFaults;
@@ -113,6 +114,7 @@ impl Backend for Flaky {
             Some(Fault::Wrong404) => Err(call_lost()),
             Some(Fault::After) => Err(Error::Away("injected: the answer was lost".to_owned())),
             Some(Fault::Cut(after_bytes)) => Ok(cut(self.inner.get(key, span).await?, after_bytes)),
+            Some(Fault::Corrupt(mask)) => Ok(corrupt(self.inner.get(key, span).await?, mask)),
             fault => match fault.and_then(without_effect) {
                 Some(error) => Err(error),
                 None => self.inner.get(key, span).await,

@@ -35,6 +35,8 @@ pub mod races;
 pub mod recovery;
 pub mod replicas;
 pub mod runs;
+pub mod scrub;
+pub mod scrub_verdicts;
 pub mod sharing;
 pub mod stale_uploads;
 pub mod stuck_deletions;
@@ -186,6 +188,15 @@ macro_rules! conformance {
                 one_of_hundred_if_match_writers_wins, bucket_delete_during_put_deletes_bucket_or_keeps_object,
                 copy_during_delete_of_its_source_keeps_bytes_or_fails, reap_during_commit_fences_it_or_finds_nothing,
                 failing_unit_fails_alone, concurrent_operations_keep_quotas_exact;
+            scrub: pass_reads_contents_in_the_order_of_their_identifiers, pass_is_moved_by_one_process,
+                pass_ends_after_the_content_that_existed_at_its_start, next_pass_begins_after_the_last_one_ended,
+                unread_copy_is_noted_and_read_again, age_counts_from_the_start_of_the_last_complete_pass,
+                stop_lasts_until_it_is_resumed, removed_backend_has_no_pass;
+            scrub_verdicts: copy_with_a_wrong_digest_is_not_served, last_copies_with_wrong_digests_are_lost,
+                changed_copy_is_not_accused, proven_copy_makes_lost_content_readable,
+                probe_does_not_clear_a_wrong_digest, copy_that_replaces_a_wrong_one_queues_it_for_scrub,
+                deleted_object_releases_its_lost_copy, backend_with_a_lost_copy_is_not_empty,
+                digest_is_learnt_once;
             sharing: equal_content_is_stored_once, different_content_is_stored_separately,
                 empty_bodies_share_one_content, shared_bytes_are_queued_with_the_last_object,
                 overwrite_with_equal_content_keeps_the_reference_count, condemned_content_is_not_joined,
@@ -233,68 +244,4 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 }
 
 #[cfg(test)]
-mod tests {
-    const TOPICS: [(&str, &str); 37] = [
-        ("backend_usage", include_str!("backend_usage.rs")),
-        ("backend_views", include_str!("backend_views.rs")),
-        ("moves", include_str!("moves.rs")),
-        ("write_offs", include_str!("write_offs.rs")),
-        ("replicas", include_str!("replicas.rs")),
-        ("copy_numbers", include_str!("copy_numbers.rs")),
-        ("future_timestamps", include_str!("future_timestamps.rs")),
-        ("credentials", include_str!("credentials.rs")),
-        ("quota_usage", include_str!("quota_usage.rs")),
-        ("buckets", include_str!("buckets.rs")),
-        ("objects", include_str!("objects.rs")),
-        ("expired_objects", include_str!("expired_objects.rs")),
-        ("expiry_removal", include_str!("expiry_removal.rs")),
-        ("copied_objects", include_str!("copied_objects.rs")),
-        ("lifecycles", include_str!("lifecycles.rs")),
-        ("lifecycle_deletes", include_str!("lifecycle_deletes.rs")),
-        ("listing", include_str!("listing.rs")),
-        ("uploads", include_str!("uploads.rs")),
-        ("intents", include_str!("intents.rs")),
-        ("cleanups", include_str!("cleanups.rs")),
-        ("condemned", include_str!("condemned.rs")),
-        ("contents", include_str!("contents.rs")),
-        ("dead_letters", include_str!("dead_letters.rs")),
-        ("quotas", include_str!("quotas.rs")),
-        ("identities", include_str!("identities.rs")),
-        ("runs", include_str!("runs.rs")),
-        ("stale_uploads", include_str!("stale_uploads.rs")),
-        ("stuck_deletions", include_str!("stuck_deletions.rs")),
-        ("audits", include_str!("audits.rs")),
-        ("overview", include_str!("overview.rs")),
-        ("races", include_str!("races.rs")),
-        ("recovery", include_str!("recovery.rs")),
-        ("sharing", include_str!("sharing.rs")),
-        ("pins", include_str!("pins.rs")),
-        ("copies", include_str!("copies.rs")),
-        ("upload_races", include_str!("upload_races.rs")),
-        ("verification", include_str!("verification.rs")),
-    ];
-
-    /// The tests of a topic in the macro, separated by commas.
-    fn listed_tests(topic: &str) -> &'static str {
-        let all = include_str!("mod.rs");
-        let (_, rest) =
-            all.split_once(&format!("\n            {topic}: ")).unwrap_or_else(|| panic!("{topic}: not in the macro"));
-        rest.split_once(';').expect("an end").0
-    }
-
-    #[test]
-    fn every_test_is_in_the_macro() {
-        for (topic, text) in TOPICS {
-            let listed: Vec<&str> = listed_tests(topic).split(',').map(str::trim).collect();
-            let tests = text.lines().filter_map(|line| {
-                let name = line.strip_prefix("pub async fn ")?.strip_suffix("(fixture: &Fixture) {")?;
-                (!["check", "assert_nothing_is_broken"].contains(&name)).then_some(name)
-            });
-            for test in tests {
-                assert!(listed.contains(&test), "{topic}: {test}");
-            }
-        }
-        let topics = include_str!("mod.rs").lines().filter(|line| line.starts_with("pub mod ")).count();
-        assert_eq!(TOPICS.len() + 1, topics, "every topic but the fixture");
-    }
-}
+mod tests;

@@ -56,8 +56,7 @@ impl Catalog {
         let (content, place) = (copy.content, &copy.location);
         let mut unit = Unit::new("accuse_copy");
         unit.lock(LockRank::Content, LOCK, params![content]);
-        let values =
-            params![content, &place.backend, place.physical_key.as_str(), i64::from(copy.has_wrong_digest)];
+        let values = params![content, &place.backend, place.physical_key.as_str(), i64::from(copy.has_wrong_digest)];
         unit.one(ACCUSE, values, Verdict::RunAgain);
         let lost = unit.run(LOSE, params![content]);
         note_work(&mut unit, content);
@@ -107,10 +106,7 @@ impl Catalog {
     /// Ends a stop of the scrubber.
     pub async fn resume_scrub(&self) -> Result<(), Error> {
         let mut unit = Unit::new("resume_scrub");
-        unit.run(
-            "DELETE FROM findings WHERE kind = $1 AND backend_name = '' AND physical_key = ''",
-            params![STOPPED],
-        );
+        unit.run("DELETE FROM findings WHERE kind = $1 AND backend_name = '' AND physical_key = ''", params![STOPPED]);
         self.write(unit).await.map(drop)
     }
 }

@@ -97,7 +97,8 @@ impl SliceHasher {
             }
             digesting
         };
-        self.place = if self.is_inline { Place::Here(hash()) } else { Place::Elsewhere(tokio::task::spawn_blocking(hash)) };
+        self.place =
+            if self.is_inline { Place::Here(hash()) } else { Place::Elsewhere(tokio::task::spawn_blocking(hash)) };
         Ok(())
     }
 

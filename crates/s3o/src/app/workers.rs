@@ -243,7 +243,12 @@ fn scrubber(parts: &WorkerParts<'_>) -> Scheduled {
         catalog: Arc::clone(catalog),
         engine: engine.clone(),
         fleet: Arc::clone(fleet),
-        settings: ScrubSettings { pace: config.integrity.pace, batch_size: config.integrity.batch_size },
+        settings: ScrubSettings {
+            pace: config.integrity.pace,
+            batch_size: config.integrity.batch_size,
+            slice_bytes: ScrubSettings::SLICE_BYTES,
+            tick_time: ScrubSettings::TICK_TIME,
+        },
         pace: CopyPace::new(Arc::clone(&context.budget)),
         progress: context.scrub_progress.clone(),
         replicator_wakeup: Arc::clone(&context.replicator_wakeup),

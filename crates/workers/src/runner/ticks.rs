@@ -33,7 +33,11 @@ impl Ticks {
     pub(super) async fn run(self, run_id: String) -> Result<(), RunFault> {
         let started = Instant::now();
         let worker = Arc::clone(&self.slot.scheduled.current().worker);
-        if self.stops_on_pause { worker.begin_run() } else { worker.begin_manual_run() }
+        if self.stops_on_pause {
+            worker.begin_run()
+        } else {
+            worker.begin_manual_run()
+        }
         loop {
             let more = self.tick_and_pause(&run_id).await?;
             let is_over = started.elapsed() > RUN_BUDGET || self.runner.stopping.load(Ordering::SeqCst);

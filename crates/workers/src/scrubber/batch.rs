@@ -17,8 +17,6 @@ use tokio::time::Instant;
 use super::{ScrubberWorker, later};
 use crate::{Error, Event, Report};
 
-/// Copies above this size are read in slices, apart from the pass.
-const LARGE_BYTES: u64 = 64 << 20;
 /// Number of copies of one backend that are read at a time.
 const CONCURRENCY: usize = 4;
 /// Longest read of a copy that is not large.
@@ -46,16 +44,16 @@ impl ReadBatch {
 
 type CopyOutcome = (ScrubCopy, Result<Option<ScrubOutcome>, CatalogError>);
 
-/// True for a copy that takes longer than a tick.
-pub(super) fn is_large(copy: &ScrubCopy) -> bool {
-    copy.size_bytes > LARGE_BYTES
-}
-
 impl ScrubberWorker {
+    /// True for a copy that may take longer than a tick.
+    pub(super) fn is_large(&self, copy: &ScrubCopy) -> bool {
+        copy.size_bytes > self.settings.slice_bytes
+    }
+
     /// Reads copies of one backend. Large ones are left for later.
     pub(super) async fn read_batch(&self, copies: Vec<ScrubCopy>, report: &mut Report) -> Result<ReadBatch, Error> {
         let mut batch = ReadBatch::default();
-        let (large, small): (Vec<_>, Vec<_>) = copies.into_iter().partition(is_large);
+        let (large, small): (Vec<_>, Vec<_>) = copies.into_iter().partition(|copy| self.is_large(copy));
         batch.later.extend(large.iter().map(|copy| later(copy, Duration::ZERO, None)));
         report.count("later", large.len() as u64);
         let is_stopping = AtomicBool::new(false);
@@ -76,7 +74,7 @@ impl ScrubberWorker {
             if is_stopping.load(Ordering::Relaxed) {
                 return (copy, Ok(None));
             }
-            let mut read = CopyRead::new(copy.clone());
+            let mut read = CopyRead::new(copy.clone(), self.settings.slice_bytes);
             let until = Instant::now() + READ_TIME_MAX;
             let outcome = self.pace.write(self.engine.scrub_copy(&mut read, until)).await;
             if matches!(outcome, Ok(Some(ScrubOutcome::ReaderFault(_)))) {

@@ -23,6 +23,7 @@ pub(super) fn without_effect(fault: Fault) -> Option<Error> {
         | Fault::Delay(_)
         | Fault::Stall(_)
         | Fault::Cut(_)
+        | Fault::Corrupt(_)
         | Fault::PartialBatch
         | Fault::Wrong404
         | Fault::ShortPage
@@ -55,6 +56,11 @@ pub(super) fn cut(body: ByteStream, after_bytes: u64) -> ByteStream {
         let passed = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
         Some((item, (Some(body), left - passed)))
     }))
+}
+
+/// Changes the bits of this mask in every byte of a body.
+pub(super) fn corrupt(body: ByteStream, mask: u8) -> ByteStream {
+    Box::pin(body.map(move |chunk| chunk.map(|bytes| bytes.iter().map(|byte| byte ^ mask).collect())))
 }
 
 /// Reads this many bytes of a body, then fails.

@@ -32,6 +32,8 @@ pub enum Fault {
     Late(Duration),
     /// The request or response body is interrupted after this many bytes.
     Cut(u64),
+    /// A proxy changes every byte of the response to a read by this mask; other calls succeed.
+    Corrupt(u8),
     /// Only every second key of a batch is processed; the answer for the others is `Away`.
     PartialBatch,
     /// A proxy answers 404: a probe is `Unknown`, a read is `Away`.
