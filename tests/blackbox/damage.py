@@ -32,6 +32,7 @@ WORKERS = (
     "replicator",
     "over_replication",
     "rebalancer",
+    "scrubber",
     "drain",
     "usage_flush",
     "cleanup",

@@ -23,6 +23,7 @@ WORKERS = {
     "quota_audit",
     "rebalancer",
     "replicator",
+    "scrubber",
     "stale_multipart",
     "usage_flush",
     "watchdog",
