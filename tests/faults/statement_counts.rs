@@ -2,6 +2,7 @@
 //! none; copies add statements to the units of a PUT, but no unit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -45,11 +46,17 @@ struct Sent {
     delete: Vec<(&'static str, usize)>,
 }
 
-async fn sent(environment: Environment) -> Sent {
+/// A process that counts its statements.
+async fn counted(environment: Environment) -> (Harness, StatementJournal) {
     let journal = StatementJournal::default();
     let counted =
         |inner: Arc<dyn Driver>| Arc::new(CountedStatements { inner, journal: journal.clone() }) as Arc<dyn Driver>;
     let harness = Harness::builder(&Arc::new(environment)).catalog_layer(counted).start_with_bucket().await;
+    (harness, journal)
+}
+
+async fn sent(environment: Environment) -> Sent {
+    let (harness, journal) = counted(environment).await;
     // With several backends, the first PUT within a second reads the counters of all backends.
     harness.store("earlier", b"body").await.expect("stored");
     let taken = || std::mem::take(&mut *journal.lock());
@@ -94,4 +101,19 @@ async fn write_of_two_copies_is_two_units() {
     let units = |sent: &[(&'static str, usize)]| sent.iter().map(|(name, _)| *name).collect::<Vec<_>>();
     assert_eq!(units(&two.put), units(&without_copies().put));
     assert_eq!((two.get, units(&two.delete)), (without_copies().get, units(&without_copies().delete)));
+}
+
+#[tokio::test]
+async fn scrubber_without_work_sends_one_statement() {
+    let (harness, journal) = counted(one_backend()).await;
+    harness.store("a", b"body").await.expect("stored");
+    let scrubber = harness.process.worker("scrubber");
+    harness.tick_after(scrubber, Duration::from_hours(6)).await;
+    journal.lock().clear();
+    harness.tick_after(scrubber, Duration::from_hours(5)).await;
+    assert_eq!(*journal.lock(), [("read", 1)], "the pass has ended");
+    harness.catalog.stop_scrub("a reader changes bytes").await.expect("stopped");
+    journal.lock().clear();
+    harness.tick_after(scrubber, Duration::from_hours(5)).await;
+    assert_eq!(*journal.lock(), [("read", 1)], "the scrubber is stopped");
 }

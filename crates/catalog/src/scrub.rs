@@ -113,6 +113,22 @@ const COPY: &str = "w.id AS content_id, w.size_bytes, w.md5, w.sha256, l.backend
      l.wrong_digest, CASE WHEN l.state = 'present' AND coalesce(l.verified_at, 0) >= coalesce(k.trust_from, 0) \
      THEN 1 ELSE 0 END AS trusted";
 
+const LATER: &str = "INSERT INTO scrub_retries (backend_name, content_id, due, attempts, last_error, read_since) \
+     SELECT CAST($1 AS TEXT), t.value ->> 0, :now + CAST(t.value ->> 1 AS BIGINT), \
+     CASE WHEN t.value ->> 2 IS NULL THEN 0 ELSE 1 END, t.value ->> 2, p.read_since FROM json_each($2) t \
+     JOIN scrub_passes p ON p.backend_name = $1 WHERE 1 = 1 ON CONFLICT (backend_name, content_id) DO UPDATE \
+     SET due = excluded.due, attempts = scrub_retries.attempts + excluded.attempts, \
+     last_error = excluded.last_error";
+
+const READ: &str = "DELETE FROM scrub_retries WHERE backend_name = $1 AND content_id IN TEXTS($2)";
+
+const MOVE: &str = "UPDATE scrub_passes SET position = $4, done = done + $5 \
+     WHERE backend_name = $1 AND started_at = $2 AND position = $3";
+
+/// The copies that were written before the pass began were read in it.
+const FINISH: &str = "UPDATE scrub_passes SET finished_at = :now, read_since = started_at \
+     WHERE backend_name = $1 AND started_at = $2 AND position = $3";
+
 fn pass(row: &Row) -> Result<ScrubPass, Error> {
     Ok(ScrubPass {
         backend: row.parse("backend_name")?,
@@ -215,8 +231,9 @@ impl Catalog {
         Ok((copies, rows.len()))
     }
 
-    /// Records what became of copies: moves the pass on behind these entries, or ends it if there are none, notes copies
-    /// that are read `later`, and forgets those that were `read`. A pass that another process moved on is left where it is.
+    /// Records what became of copies: moves the pass on behind these entries, or ends it if there are none. Notes copies
+    /// that are read `later`, and forgets those that were `read`. A pass that another process moved on stays where it
+    /// is.
     pub async fn settle_scrub(
         &self,
         backend: &BackendName,
@@ -224,18 +241,6 @@ impl Catalog {
         later: &[ScrubRetry],
         read: &[ContentId],
     ) -> Result<(), Error> {
-        const LATER: &str = "INSERT INTO scrub_retries (backend_name, content_id, due, attempts, last_error, read_since) \
-             SELECT CAST($1 AS TEXT), t.value ->> 0, :now + CAST(t.value ->> 1 AS BIGINT), \
-             CASE WHEN t.value ->> 2 IS NULL THEN 0 ELSE 1 END, t.value ->> 2, p.read_since FROM json_each($2) t \
-             JOIN scrub_passes p ON p.backend_name = $1 WHERE 1 = 1 ON CONFLICT (backend_name, content_id) DO UPDATE \
-             SET due = excluded.due, attempts = scrub_retries.attempts + excluded.attempts, \
-             last_error = excluded.last_error";
-        const READ: &str = "DELETE FROM scrub_retries WHERE backend_name = $1 AND content_id IN TEXTS($2)";
-        const MOVE: &str = "UPDATE scrub_passes SET position = $4, done = done + $5 \
-             WHERE backend_name = $1 AND started_at = $2 AND position = $3";
-        // The copies that were written before the pass began were read in it.
-        const FINISH: &str = "UPDATE scrub_passes SET finished_at = :now, read_since = started_at \
-             WHERE backend_name = $1 AND started_at = $2 AND position = $3";
         let mut unit = Unit::new("settle_scrub");
         let noted: Vec<(String, i64, &Option<String>)> =
             later.iter().map(|retry| (retry.content.to_string(), millis_of(retry.delay), &retry.why)).collect();

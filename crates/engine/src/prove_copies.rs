@@ -7,8 +7,8 @@ use s3o_model::copy_check::CopyState;
 use crate::{Engine, reread};
 
 impl Engine {
-    /// Checks copies that do not count although their backend is in use: suspect ones without a known wrong digest, and those that were verified
-    /// before an operator accepted another store. A copy on an unhealthy backend is not checked: it does not count,
+    /// Checks copies that do not count although their backend is in use: suspect ones without a known wrong digest, and
+    /// those that were verified before an operator accepted another store. A copy on an unhealthy backend is not checked: it does not count,
     /// whatever its bytes are. Returns true if a copy counts again or became suspect.
     pub async fn recheck_uncounted(&self, work: &CopyWork) -> Result<bool, CatalogError> {
         let mut changed = false;

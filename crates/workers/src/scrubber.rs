@@ -1,8 +1,8 @@
 //! Reads every copy once per cycle and compares its bytes with the digest of its content, oldest content first.
 //!
 //! A pass over a backend is a row with a position, and each run reads as much as the cycle demands by then. A copy that
-//! cannot be read is noted and read later. Two different digests of one copy, or too many wrong ones, accuse the reader:
-//! then the scrubber stops until an operator runs it.
+//! cannot be read is noted and read later. Two different digests of one copy, or too many wrong ones, accuse the
+//! reader: then the scrubber stops until an operator runs it.
 
 mod batch;
 
@@ -200,10 +200,6 @@ impl ScrubberWorker {
         let is_manual = self.progress.with(|run| run.is_manual);
         let target = self.settings.pace.target(pass.total, pass.started_at, state.now);
         while is_manual || pass.done < target {
-            if Instant::now() >= until {
-                report.more = true;
-                return Ok(());
-            }
             let mut page = self.catalog.scrub_page(&pass, self.settings.batch_size).await?;
             let batch = self.read_page(&pass.backend, &mut page, until, report).await?;
             if !self.is_readable(&pass.backend) && !batch.later.is_empty() {
@@ -217,6 +213,10 @@ impl ScrubberWorker {
                 return Ok(());
             };
             (pass.position, pass.done) = (last.content, pass.done + page.len() as u64 + 1);
+            if Instant::now() >= until {
+                report.more |= is_manual || pass.done < target;
+                return Ok(());
+            }
         }
         Ok(())
     }

@@ -178,6 +178,7 @@ pub async fn stop_lasts_until_it_is_resumed(fixture: &Fixture) {
 
 /// A store that is attached under the same name later begins with a pass of its own.
 pub async fn removed_backend_has_no_pass(fixture: &Fixture) {
+    fixture.bucket("data").await;
     let (disk, first) = (backend("disk"), begin(fixture).await);
     let later = [ScrubRetry { content: fixture.content(), delay: HOUR, why: None }];
     settle(fixture, &first, &[], &later).await;

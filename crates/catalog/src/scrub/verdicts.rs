@@ -5,7 +5,7 @@ use s3o_model::etag::Sha256;
 use s3o_model::ids::ContentId;
 
 use super::{STOPPED, ScrubCopy};
-use crate::copies::{note_work, settle_work};
+use crate::copies::settle_work;
 use crate::error::{Error, Verdict};
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
@@ -59,7 +59,7 @@ impl Catalog {
         let values = params![content, &place.backend, place.physical_key.as_str(), i64::from(copy.has_wrong_digest)];
         unit.one(ACCUSE, values, Verdict::RunAgain);
         let lost = unit.run(LOSE, params![content]);
-        note_work(&mut unit, content);
+        settle_work(&mut unit, content);
         match self.write(unit).await {
             Ok(answers) if answers[lost].changed > 0 => Ok(Accused::Lost),
             Ok(_) => Ok(Accused::Suspect),
@@ -68,8 +68,8 @@ impl Catalog {
         }
     }
 
-    /// Records that all bytes of a copy were read and have the right digest: it is present, and content that was lost is
-    /// readable again.
+    /// Records that all bytes of a copy were read and have the right digest: it is present, and content that was lost
+    /// is readable again.
     pub async fn prove_copy(&self, copy: &ScrubCopy) -> Result<(), Error> {
         let (content, place) = (copy.content, &copy.location);
         let mut unit = Unit::new("prove_copy");

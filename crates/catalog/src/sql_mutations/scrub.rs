@@ -12,6 +12,7 @@ const SERVED: &str = "wrong bytes are served";
 const COUNTED: &str = "a copy with wrong bytes counts";
 const SKIPPED: &str = "a pass skips contents";
 const RETURNED: &str = "a copy that was written off counts";
+const SIZE: &str = "a location is as large as its content";
 
 guards! { [sqlite]
     only_the_copy_that_was_read_is_accused in a_copy_is_replaced_during_its_read: "accuse_copy",
@@ -25,7 +26,7 @@ guards! { [sqlite]
     a_pass_is_moved_from_where_it_was_read in two_processes_move_a_pass: "settle_scrub",
         [Words(" AND position = $3", " AND $3 = $3")], [SKIPPED];
     a_copy_that_was_written_off_is_not_proven in a_copy_is_written_off_during_its_read: "prove_copy",
-        [Words(" AND (state <> 'lost' OR wrong_digest = 1)", "")], [RETURNED];
+        [Words(" AND (state <> 'lost' OR wrong_digest = 1)", "")], [RETURNED, SIZE];
 }
 
 /// The copy on `disk`, as the scrubber reads it.
