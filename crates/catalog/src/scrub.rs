@@ -231,9 +231,9 @@ impl Catalog {
         Ok((copies, rows.len()))
     }
 
-    /// Records what became of copies: moves the pass on behind these entries, or ends it if there are none. Notes copies
-    /// that are read `later`, and forgets those that were `read`. A pass that another process moved on stays where it
-    /// is.
+    /// Records what became of copies: moves the pass on behind these entries, or ends it if there are none. Notes
+    /// copies that are read `later`, and forgets those that were `read`. A pass that another process moved on stays
+    /// where it is.
     pub async fn settle_scrub(
         &self,
         backend: &BackendName,

@@ -8,8 +8,8 @@ use crate::{Engine, reread};
 
 impl Engine {
     /// Checks copies that do not count although their backend is in use: suspect ones without a known wrong digest, and
-    /// those that were verified before an operator accepted another store. A copy on an unhealthy backend is not checked: it does not count,
-    /// whatever its bytes are. Returns true if a copy counts again or became suspect.
+    /// those that were verified before an operator accepted another store. A copy on an unhealthy backend is not
+    /// checked: it does not count, whatever its bytes are. Returns true if a copy counts again or became suspect.
     pub async fn recheck_uncounted(&self, work: &CopyWork) -> Result<bool, CatalogError> {
         let mut changed = false;
         let unproven = work.copies.iter().filter(|copy| copy.is_unproven && !copy.has_wrong_digest);

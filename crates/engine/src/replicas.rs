@@ -226,8 +226,8 @@ impl Engine {
         })
     }
 
-    /// The copies without a known wrong digest, in the order to read them: present ones first, those behind an open circuit last. Copies on backends
-    /// near a usage limit are left to requests.
+    /// The copies without a known wrong digest, in the order to read them: present ones first, those behind an open
+    /// circuit last. Copies on backends near a usage limit are left to requests.
     fn readable<'a>(&self, work: &'a CopyWork) -> Vec<&'a CountedLocation> {
         let is_permitted = |copy: &&CountedLocation| self.fleet.permits_background(&copy.location.backend);
         let readable = work.copies.iter().filter(|copy| !copy.has_wrong_digest);

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use crate::{CopyPace, Error, Report, Worker};
 use batch::ReadBatch;
 
-/// Number of contents of a page between two looks at the clock.
+/// Number of contents of a page between two checks of the time.
 const BATCH: usize = 32;
 /// Number of copies in one batch of those that are read again.
 const RETRIES: usize = 100;

@@ -42,7 +42,7 @@ impl ReadBatch {
     }
 }
 
-type CopyOutcome = (ScrubCopy, Result<Option<ScrubOutcome>, CatalogError>);
+type ReadCopy = (ScrubCopy, Result<Option<ScrubOutcome>, CatalogError>);
 
 impl ScrubberWorker {
     /// True for a copy that may take longer than a tick.
@@ -69,7 +69,7 @@ impl ScrubberWorker {
         Ok(batch)
     }
 
-    fn boxed_read<'a>(&'a self, copy: ScrubCopy, is_stopping: &'a AtomicBool) -> BoxFuture<'a, CopyOutcome> {
+    fn boxed_read<'a>(&'a self, copy: ScrubCopy, is_stopping: &'a AtomicBool) -> BoxFuture<'a, ReadCopy> {
         Box::pin(async move {
             if is_stopping.load(Ordering::Relaxed) {
                 return (copy, Ok(None));
