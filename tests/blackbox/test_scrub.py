@@ -1,4 +1,4 @@
-"""The scrubber: bytes that change on one disk are replaced, and wrong bytes without a good copy are kept and reported."""
+"""The scrubber: bytes that change on one disk are replaced; wrong bytes without a good copy are kept and reported."""
 
 import json
 import math
@@ -14,7 +14,9 @@ from settled_state import settle
 
 SECONDS = 60
 CYCLE = {"integrity": {"enabled": True, "scrubber_interval": "300ms", "cycle": "600ms"}}
-TWO_COPIES = {"replication": {"factor": 2, "write_copies": 2, "interval": "200ms", "over_replication_interval": "200ms"}}
+TWO_COPIES = {
+    "replication": {"factor": 2, "write_copies": 2, "interval": "200ms", "over_replication_interval": "200ms"}
+}
 
 
 def files_of(server, key):
