@@ -29,10 +29,12 @@ def files_of(server, key):
 
 
 def flip(path, offset):
-    """Changes one byte of a file."""
-    content = bytearray(path.read_bytes())
-    content[offset] ^= 1
-    path.write_bytes(content)
+    """Changes one byte of a file in place."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
 
 
 def events(server, name):
