@@ -30,6 +30,7 @@ chaos: ## run instances, database and stores under random faults for S3O_CHAOS_S
 
 drills: ## fail each store in turn, drain 100,000 objects, run idle workers over a million contents
 	S3O_STORE_FAULT_SECONDS=$${S3O_STORE_FAULT_SECONDS:-10} S3O_DRAIN_OBJECTS=$${S3O_DRAIN_OBJECTS:-100000} \
+		S3O_TRASH_OBJECTS=$${S3O_TRASH_OBJECTS:-100000} \
 		S3O_IDLE_CONTENTS=$${S3O_IDLE_CONTENTS:-1000000} S3O_SUITES=drills scripts/test.sh
 
 bench: ## build a release, start private servers, measure them, print tables

@@ -32,6 +32,8 @@ pub struct ClientContext {
     pub journal: Journal,
     /// Operations that are not started yet.
     pub budget: Mutex<u64>,
+    /// Held by the one client that runs an operation on a prefix.
+    pub prefixes: tokio::sync::Mutex<()>,
     /// Held by the one client that changes lifecycle rules.
     pub rules: tokio::sync::Mutex<()>,
     /// Whether the store has an object of 5 MiB to copy parts from.
@@ -123,6 +125,7 @@ impl SimulatedClient {
             67..71 => self.delete_many().await,
             71..79 => self.copy().await,
             79..82 => self.change_rules().await,
+            82..85 => self.operate_on_prefix().await,
             _ => self.multipart().await,
         }
     }

@@ -35,6 +35,8 @@ pub struct ClientLedger {
     copies: Vec<OpenCopy>,
     /// Rules that may be in force; they survive crashes.
     removals: Vec<(ModelRequest, &'static str)>,
+    /// Operations on prefixes that may not have ended; they survive crashes.
+    prefix_operations: Vec<(ModelRequest, &'static str)>,
     requests: ModelRequest,
     /// Number of requests so far that may change something.
     changes: u64,
@@ -125,6 +127,30 @@ impl ClientLedger {
     pub fn end_removals(&mut self, count: usize) {
         let ended: Vec<_> = self.removals.drain(..count).collect();
         for (request, key) in ended {
+            self.key(key).lost(request);
+        }
+    }
+
+    /// From now on an operation may move these keys to trash, or restore them.
+    pub fn start_prefix_operation(&mut self, keys: impl Iterator<Item = &'static str>, restores: bool) {
+        for key in keys {
+            self.changes += 1;
+            self.requests += 1;
+            let request = self.requests;
+            if restores {
+                self.key(key).start_restore(request);
+                let values = self.key(key).restorable();
+                self.extend_copies(key, &values, &mut BTreeSet::new());
+            } else {
+                self.key(key).start_rm(request);
+            }
+            self.prefix_operations.push((request, key));
+        }
+    }
+
+    /// No operation on a prefix is running any more.
+    pub fn end_prefix_operations(&mut self) {
+        for (request, key) in std::mem::take(&mut self.prefix_operations) {
             self.key(key).lost(request);
         }
     }

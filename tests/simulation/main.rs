@@ -18,6 +18,7 @@ mod journal;
 mod layers;
 mod ledger;
 mod model;
+mod prefixes;
 mod requests;
 mod rules;
 mod run;

@@ -7,6 +7,7 @@
 //! Whether an object has expired depends on the clock alone: each request sees the clock at some moment between its
 //! start and its end, and the row may be deleted at any time after the expiry.
 
+mod trash;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,10 @@ enum OpenRequest {
     Abandoned(ModelWrite, Option<usize>),
     /// A lifecycle rule, which may delete the object at any moment and any number of times.
     Removal,
+    /// An operation that may move the object to trash.
+    Rm,
+    /// An operation that may restore an object if the key is free.
+    Restore,
 }
 
 /// The row of a key.
@@ -64,6 +69,8 @@ pub struct KeyModel {
     /// With the time of their start.
     open: BTreeMap<ModelRequest, (ClockMark, OpenRequest)>,
     expiries: Vec<ExpiryModel>,
+    /// What may be in trash.
+    trashed: BTreeSet<StoredRow>,
     clock: Arc<SimulatedClock>,
 }
 
@@ -75,7 +82,7 @@ impl KeyModel {
     /// A key without an object.
     pub fn new(clock: Arc<SimulatedClock>) -> Self {
         let states = BTreeSet::from([KeyState { held: None, done: BTreeMap::new() }]);
-        Self { states, open: BTreeMap::new(), expiries: Vec::new(), clock }
+        Self { states, open: BTreeMap::new(), expiries: Vec::new(), trashed: BTreeSet::new(), clock }
     }
 
     fn start(&mut self, request: ModelRequest, what: OpenRequest) {
@@ -120,9 +127,9 @@ impl KeyModel {
     pub fn possible(&self) -> BTreeSet<KeyContent> {
         let written = self.open.values().filter_map(|open| match open {
             (_, OpenRequest::Write(write, _) | OpenRequest::Abandoned(write, _)) => Some(&write.values),
-            (_, OpenRequest::Read | OpenRequest::Removal) => None,
+            (_, OpenRequest::Read | OpenRequest::Removal | OpenRequest::Rm | OpenRequest::Restore) => None,
         });
-        self.values().chain(written.flatten().copied()).collect()
+        self.values().chain(written.flatten().copied()).chain(self.restorable()).collect()
     }
 
     /// The contents that the row may have, expired or not.
@@ -215,6 +222,13 @@ impl KeyModel {
 
     /// Adds every state that open requests and the expiry worker can produce, in any order.
     fn expand(&mut self) {
+        self.expand_once();
+        while self.note_trashed() {
+            self.expand_once();
+        }
+    }
+
+    fn expand_once(&mut self) {
         let mut fresh: Vec<KeyState> = self.states.iter().cloned().collect();
         while let Some(state) = fresh.pop() {
             let open = self.open.iter().filter(|(request, _)| !state.done.contains_key(request));
@@ -243,8 +257,9 @@ impl KeyModel {
         match open {
             OpenRequest::Read => self.visible(state.held, *since).map(|value| did(state.clone(), value)).collect(),
             // Not marked as done: the rule may delete later writes as well.
-            OpenRequest::Removal if state.held.is_some() => vec![self.written(state, None)],
-            OpenRequest::Removal => Vec::new(),
+            OpenRequest::Removal | OpenRequest::Rm if state.held.is_some() => vec![self.written(state, None)],
+            OpenRequest::Restore if state.held.is_none() => self.restored(state),
+            OpenRequest::Removal | OpenRequest::Rm | OpenRequest::Restore => Vec::new(),
             OpenRequest::Write(write, end) | OpenRequest::Abandoned(write, end) => {
                 if !self.visible(state.held, *since).any(|value| write.condition.holds(value)) {
                     return Vec::new();

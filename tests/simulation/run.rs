@@ -84,6 +84,7 @@ impl Simulation {
         let dedup = rng.bool();
         let context = ClientContext {
             ledger: Mutex::new(ClientLedger::new(clock.clone())),
+            prefixes: tokio::sync::Mutex::default(),
             rules: tokio::sync::Mutex::default(),
             clock: clock.clone(),
             journal: journal.clone(),

@@ -11,18 +11,22 @@ use s3o_workers::{Report, Worker};
 
 use crate::environment::TestBackend;
 
-/// Number of rows that are waiting for work; an object with an expiry counts until it is deleted.
+/// Number of rows that are waiting for work; an object with an expiry counts until it is deleted, in trash, too.
 const WAITING: &str = "SELECT (SELECT count(*) FROM pending_objects) + (SELECT count(*) FROM cleanup_queue) \
      + (SELECT count(*) FROM cleanup_dlq) \
      + (SELECT count(*) FROM copy_work) + (SELECT count(*) FROM copy_review) \
+     + (SELECT count(*) FROM prefix_operations) \
+     + (SELECT count(*) FROM trash_objects WHERE expires_at IS NOT NULL) \
      + (SELECT count(*) FROM objects WHERE expires_at IS NOT NULL) \
      + (SELECT count(*) FROM contents WHERE kind = 'joined' AND state = 'condemned') \
      + (SELECT count(*) FROM multipart_parts p JOIN multipart_uploads u ON u.id = p.upload_id \
         WHERE u.state <> 'open') AS waiting";
 
 /// Contents whose number of present copies differs from their factor. Copies on an unhealthy backend are kept and do
-/// not count.
+/// not count. Content in trash keeps the copies that it had.
 const WRONG_COPIES: &str = "SELECT c.id FROM contents c WHERE c.kind = 'whole' AND c.state = 'live' AND c.factor > 1 \
+     AND NOT EXISTS (SELECT 1 FROM trash_objects t WHERE t.content_id = c.id \
+     OR t.content_id IN (SELECT joined_id FROM content_parts WHERE whole_id = c.id)) \
      AND c.factor <> (SELECT count(*) FROM object_locations l JOIN backends k ON k.name = l.backend_name \
      WHERE l.content_id = c.id AND l.state = 'present' AND k.removing_since IS NULL AND k.unhealthy_since IS NULL)";
 

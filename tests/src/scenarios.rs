@@ -7,6 +7,7 @@ mod dedup_bucket;
 mod expiry;
 mod plain_bucket;
 mod rules;
+mod trash;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +24,14 @@ use crate::environment::Environment;
 use crate::harness::{Expected, Harness, bucket, get, key};
 
 /// Names of operations that may make no backend call.
-pub const WITHOUT_BACKEND: [&str; 2] = ["copy", "write-off"];
+pub const WITHOUT_BACKEND: [&str; 6] = [
+    "copy",
+    "write-off",
+    "rm of a prefix",
+    "restore of a prefix",
+    "purge of a prefix",
+    "end of the retention in trash",
+];
 
 /// A running operation.
 pub type Work<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
@@ -269,7 +277,7 @@ const LARGE: u64 = u64::MAX;
 /// Every scenario.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let single = plain_bucket::ALL.iter().chain(&dedup_bucket::ALL).chain(&expiry::ALL);
-    single.chain(&expiry::shared_content::ALL).chain(&copies::ALL).chain(&backends::ALL)
+    single.chain(&expiry::shared_content::ALL).chain(&copies::ALL).chain(&backends::ALL).chain(&trash::ALL)
 }
 
 impl Scenario {

@@ -49,7 +49,11 @@ const SHOWN: &str = "SELECT * FROM (SELECT 'cleanup ' || physical_key || ' is du
      UNION ALL SELECT * FROM (SELECT 'upload ' || id || ' was created ' || ((created_at - :now) / 1000) || ' s ahead' \
        FROM multipart_uploads WHERE state = 'open' AND created_at > :now + $6 LIMIT 10) AS g \
      UNION ALL SELECT * FROM (SELECT 'record of ' || host || ' for backend ' || backend_name || ' is leased for ' \
-       || ((lease_until - :now) / 1000) || ' s' FROM identity_records WHERE lease_until > :now + $7 LIMIT 10) AS h";
+       || ((lease_until - :now) / 1000) || ' s' FROM identity_records WHERE lease_until > :now + $7 LIMIT 10) AS h \
+     UNION ALL SELECT * FROM (SELECT 'object ' || key || ' was deleted to trash ' || ((deleted_at - :now) / 1000) \
+       || ' s ahead' FROM trash_objects WHERE deleted_at > :now + $6 LIMIT 10) AS i \
+     UNION ALL SELECT * FROM (SELECT kind || ' of prefix ' || prefix || ' is leased for ' \
+       || ((lease_until - :now) / 1000) || ' s' FROM prefix_operations WHERE lease_until > :now + $3 LIMIT 10) AS j";
 
 /// Returns a row if there is any such time. Usually there is none, and nothing else runs.
 const FOUND: &str = "SELECT 1 WHERE \
@@ -64,6 +68,8 @@ const FOUND: &str = "SELECT 1 WHERE \
      OR EXISTS (SELECT 1 FROM contents WHERE state = 'condemned' AND kind = 'joined' AND condemned_at > :now + $6) \
      OR EXISTS (SELECT 1 FROM multipart_uploads WHERE state = 'open' AND created_at > :now + $6) \
      OR EXISTS (SELECT 1 FROM multipart_parts WHERE last_modified > :now + $6) \
+     OR EXISTS (SELECT 1 FROM trash_objects WHERE deleted_at > :now + $6) \
+     OR EXISTS (SELECT 1 FROM prefix_operations WHERE lease_until > :now + $3) \
      OR EXISTS (SELECT 1 FROM identity_records WHERE lease_until > :now + $7)";
 
 /// Bounds the rows of each kind that one call changes: changing a whole queue would block the writer of SQLite.
@@ -73,7 +79,7 @@ const ROWS_MAX: usize = 1000;
 type Bound = fn(&Longest) -> Duration;
 
 /// The statement that repairs each kind, and the setting that bounds it.
-const END: [(&str, Bound); 10] = [
+const END: [(&str, Bound); 12] = [
     (
         "UPDATE cleanup_queue SET due = :now WHERE id IN (SELECT id FROM cleanup_queue \
          WHERE backend_name IN (SELECT name FROM backends) AND due > :now + $1 AND token IS NULL LIMIT $2)",
@@ -120,6 +126,13 @@ const END: [(&str, Bound); 10] = [
          (SELECT upload_id, number FROM multipart_parts WHERE last_modified > :now + $1 LIMIT $2)",
         |longest| longest.past,
     ),
+    // It counts as deleted now, so that its retention begins; a purge at once would delete what can still be restored.
+    (
+        "UPDATE trash_objects SET deleted_at = :now, purge_at = :now + purge_at - deleted_at \
+         WHERE id IN (SELECT id FROM trash_objects WHERE deleted_at > :now + $1 LIMIT $2)",
+        |longest| longest.past,
+    ),
+    ("UPDATE prefix_operations SET lease_until = :now WHERE lease_until > :now + $1", |longest| longest.lease),
     ("UPDATE identity_records SET lease_until = :now + $1 WHERE lease_until > :now + $1", |longest| longest.record),
 ];
 

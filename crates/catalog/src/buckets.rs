@@ -43,12 +43,22 @@ impl Catalog {
         Ok(self.write(unit).await?[0].changed == 1)
     }
 
-    /// Deletes a bucket. Fails as `NotEmpty` if it has an object or an open upload. A write that is under way fails as
+    /// Deletes a bucket. Fails as `NotEmpty` if it has an object or an open upload, `InTrash` if it has none of these
+    /// but objects in trash. A write that is under way fails as
     /// `NoSuchBucket` when it commits.
     pub async fn delete_bucket(&self, id: BucketId) -> Result<(), Error> {
         let mut unit = Unit::new("delete_bucket");
         let lock = "SELECT id FROM buckets WHERE id = $1 /*lock*/";
         unit.at(LockRank::Bucket).one(lock, params![id], Verdict::NoSuchBucket);
+        // A bucket that also has objects fails as `NotEmpty` below: they are what its owner can see.
+        unit.exactly(
+            0,
+            "SELECT 1 FROM trash_objects WHERE bucket_id = $1 \
+             AND NOT EXISTS (SELECT 1 FROM objects WHERE bucket_id = $1) \
+             AND NOT EXISTS (SELECT 1 FROM multipart_uploads WHERE bucket_id = $1 AND state = 'open') LIMIT 1",
+            params![id],
+            Verdict::InTrash,
+        );
         unit.one(
             "DELETE FROM buckets WHERE id = $1 \
              AND NOT EXISTS (SELECT 1 FROM objects WHERE bucket_id = $1) \

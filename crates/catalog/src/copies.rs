@@ -54,6 +54,29 @@ fn unproven_copies(content: &str) -> String {
     format!("(SELECT count(*) FROM object_locations l WHERE l.content_id = {content} AND {UNPROVEN})")
 }
 
+/// SQL that is true if only objects in trash use a content, itself or as a piece of joined content. The number of its
+/// copies is not changed to its factor; damaged copies are replaced, and draining backends are emptied.
+fn is_only_in_trash(content: &str) -> String {
+    let used = |table: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM {table} y WHERE y.content_id = {content} \
+             UNION ALL SELECT 1 FROM content_parts p JOIN {table} y ON y.content_id = p.joined_id \
+             WHERE p.whole_id = {content})"
+        )
+    };
+    format!(
+        "({} AND NOT {} AND NOT EXISTS (SELECT 1 FROM multipart_parts y WHERE y.content_id = {content}) \
+         AND NOT EXISTS (SELECT 1 FROM pending_objects y WHERE y.pin_content_id = {content}))",
+        used("trash_objects"),
+        used("objects")
+    )
+}
+
+/// SQL that is true if a content may get or lose a copy only because of its factor.
+fn follows_factor(content: &str) -> String {
+    format!("(NOT {} OR {} > 0)", is_only_in_trash(content), unproven_copies(content))
+}
+
 /// SQL for the number of copies of a content that count.
 pub(crate) fn counting_copies(content: &str) -> String {
     format!("(SELECT count(*) FROM object_locations l WHERE l.content_id = {content} AND {COUNTS})")
@@ -69,17 +92,18 @@ pub(crate) fn missing_copies(content: &str) -> String {
 }
 
 /// SQL that notes contents as work if the number of their copies differs from their factor, or if they have enough
-/// copies and another one that is unproven; `chosen` is a condition on `contents`. Joined content is always noted: its
-/// pieces are compared later, in steps. A noted row keeps its backoff.
+/// copies and another one that is unproven. Content that only trash uses is noted only if a copy is unproven. `chosen`
+/// is a condition on `contents`. Joined content is always noted: its pieces are compared later, in steps. A noted row
+/// keeps its backoff.
 pub(crate) fn note_work_of(chosen: &str) -> String {
     let (copies, unproven) = (counting_copies("contents.id"), unproven_copies("contents.id"));
-    let has_copy = has_copy("w.id");
+    let (has_copy, in_trash) = (has_copy("w.id"), is_only_in_trash("w.id"));
     format!(
         "INSERT INTO copy_work (content_id, copies, excess, due, created_at) \
          SELECT w.id, w.n, CASE WHEN w.kind = 'whole' AND w.n >= w.factor THEN 1 ELSE 0 END, :now, :now \
          FROM (SELECT id, kind, factor, {copies} AS n, {unproven} AS m FROM contents \
          WHERE {chosen} AND state = 'live') w \
-         WHERE w.kind = 'joined' OR ((w.n <> w.factor OR w.m > 0) AND {has_copy}) \
+         WHERE w.kind = 'joined' OR (((w.n <> w.factor AND NOT {in_trash}) OR w.m > 0) AND {has_copy}) \
          ON CONFLICT (content_id) DO UPDATE SET copies = excluded.copies, excess = excluded.excess, \
          due = CASE WHEN copy_work.excess = excluded.excess THEN copy_work.due ELSE excluded.due END"
     )

@@ -28,6 +28,10 @@ pub enum Verdict {
     NotNeeded,
     /// The bucket has objects or open uploads, or rows name bytes on the backend.
     NotEmpty,
+    /// The bucket has objects in trash.
+    InTrash,
+    /// Another operation works on keys of this prefix.
+    Overlaps,
     /// An index and its table disagree: nothing was changed, and the catalog is damaged.
     Damaged,
     /// The object's expiration time has already passed.

@@ -40,6 +40,7 @@ mod sharing;
 #[cfg(test)]
 mod sql_mutations;
 mod stored_bytes;
+mod trash;
 pub mod unit;
 mod uploads;
 mod usage;
@@ -77,12 +78,16 @@ pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUploa
 pub use locks::postgres::PostgresLocks;
 pub use locks::{Lock, Locked, Locks, ProcessLocks};
 pub use objects::{
-    CommitPut, Committed, ExpiredObject, Numbered, ObjectToDelete, PutRow, Resolved, StuckObject, WholeContent,
+    CommitPut, Committed, DueExpiries, ExpiredObject, Numbered, ObjectToDelete, PutRow, Resolved, StuckObject,
+    WholeContent,
 };
 pub use overview::{BucketCount, OldestDue};
 pub use runs::{RunRow, WorkerState};
 pub use sharing::KnownContent;
 pub use stored_bytes::{StoredBytes, Unannounced};
+pub use trash::{
+    BeginPrefixOperation, PrefixCounts, PrefixOperation, PrefixOperationKind, PrefixStep, PurgedObject, TrashEnd,
+};
 pub use uploads::{CommitPart, CompleteRow, PartSource, StaleUpload};
 pub use usage::{MonthReading, ProcessRow, UsageAllotment};
 pub use verification::{Check, Cursor, Pulse, checks, lost_contents};

@@ -20,10 +20,10 @@ use s3o_model::names::{BucketName, ObjectKey};
 use s3o_model::object::{ListedObject, Object, Tags};
 
 pub use delete::ObjectToDelete;
-pub(crate) use delete::delete_marked;
 #[cfg(test)]
-pub(crate) use delete::{ROWS_NOT_DUE, ROWS_NOT_EXPIRED};
-pub use expire::ExpiredObject;
+pub(crate) use delete::ROWS_NOT_EXPIRED;
+pub(crate) use delete::{ROWS_NOT_DUE, delete_marked};
+pub use expire::{DueExpiries, ExpiredObject};
 pub(crate) use resolve::{TRUST, attributes, location, readable_copy};
 pub use stuck::StuckObject;
 pub use upsert::PutRow;

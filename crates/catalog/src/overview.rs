@@ -34,6 +34,10 @@ pub struct BucketCount {
     pub objects: u64,
     /// Sum of their lengths.
     pub bytes: u64,
+    /// Number of objects in trash.
+    pub trash_objects: u64,
+    /// Sum of their lengths.
+    pub trash_bytes: u64,
     /// Bytes that are not stored again, because other references of the bucket share their content.
     pub saved: u64,
 }
@@ -84,8 +88,10 @@ impl Catalog {
 
     /// Counts the objects of every bucket. Reads all objects, and all references to shared content a second time.
     pub async fn count_objects(&self) -> Result<Vec<BucketCount>, Error> {
-        const SQL: &str = "SELECT b.id, b.name, coalesce(s.n, 0) AS objects, coalesce(s.bytes, 0) AS bytes FROM \
-             buckets b LEFT JOIN \
+        const SQL: &str = "SELECT b.id, b.name, coalesce(s.n, 0) AS objects, coalesce(s.bytes, 0) AS bytes, \
+             coalesce(t.n, 0) AS trash_objects, coalesce(t.bytes, 0) AS trash_bytes FROM buckets b LEFT JOIN \
+             (SELECT bucket_id, count(*) AS n, CAST(sum(size_bytes) AS BIGINT) AS bytes FROM trash_objects \
+              GROUP BY bucket_id) t ON t.bucket_id = b.id LEFT JOIN \
              (SELECT bucket_id, count(*) AS n, CAST(sum(size_bytes) AS BIGINT) AS bytes FROM objects \
               WHERE expires_at IS NULL OR expires_at > :now GROUP BY bucket_id) s ON s.bucket_id = b.id ORDER BY \
               b.name";
@@ -95,7 +101,8 @@ impl Catalog {
         let count = |row: &Row| {
             let (objects, bytes) = (row.size("objects")?, row.size("bytes")?);
             let saved = saved.get(&row.int("id")?).copied().unwrap_or(0);
-            Ok(BucketCount { bucket: row.string("name")?, objects, bytes, saved })
+            let (trash_objects, trash_bytes) = (row.size("trash_objects")?, row.size("trash_bytes")?);
+            Ok(BucketCount { bucket: row.string("name")?, objects, bytes, trash_objects, trash_bytes, saved })
         };
         self.scan(SQL, params![]).await?.iter().map(count).collect()
     }

@@ -41,6 +41,8 @@ pub(crate) struct Selector {
     pub deleted_parts: &'static str,
     /// True for rows of `pending_objects q` that the unit is about to delete.
     pub deleted_pins: &'static str,
+    /// True for rows of `trash_objects x` that the unit is about to delete.
+    pub deleted_trash: &'static str,
 }
 
 const NONE: &str = "1 = 0";
@@ -53,6 +55,7 @@ pub(crate) const DELETES_NOTHING: Selector = Selector {
     deleted_pieces: NONE,
     deleted_parts: NONE,
     deleted_pins: NONE,
+    deleted_trash: NONE,
 };
 
 /// Condition on `contents`: no row refers to it, apart from the rows that the unit deletes.
@@ -62,6 +65,7 @@ fn unreferenced(selector: &Selector) -> String {
         ("content_parts p", "p.whole_id", selector.deleted_pieces),
         ("multipart_parts m", "m.content_id", selector.deleted_parts),
         ("pending_objects q", "q.pin_content_id", selector.deleted_pins),
+        ("trash_objects x", "x.content_id", selector.deleted_trash),
     ];
     let none = referring.map(|(table, column, deleted)| {
         format!("NOT EXISTS (SELECT 1 FROM {table} WHERE {column} = contents.id AND NOT ({deleted}))")

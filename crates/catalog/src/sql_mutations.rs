@@ -21,6 +21,7 @@ mod redundant_guards;
 mod references;
 mod removals;
 mod sharing;
+mod trash;
 mod unnamed;
 mod uploads;
 mod usage;
@@ -204,6 +205,7 @@ mod broken {
     pub const MISPLACED: &str = "only live whole content has locations";
     pub const NO_LOCATION: &str = "live whole content lies somewhere";
     pub const OBJECT: &str = "an object has live content of its size";
+    pub const TRASH: &str = "an object in trash has live content of its size";
     pub const PART: &str = "a part lies within whole live content and belongs to an upload";
     pub const PIECE: &str = "a piece lies within whole live content and belongs to joined content";
     pub const JOINED: &str = "the pieces of live joined content follow each other to its end";

@@ -43,6 +43,7 @@ value_from! {
     s3o_model::ids::WriteId => |v| Value::Text(v.to_string()),
     s3o_model::ids::UploadId => |v| Value::Text(v.to_string()),
     s3o_model::ids::VersionId => |v| Value::Text(v.to_string()),
+    s3o_model::ids::PrefixOperationId => |v| Value::Text(v.to_string()),
     s3o_model::ids::ClaimToken => |v| Value::Text(v.to_string()),
     s3o_model::ids::InstanceId => |v| Value::Text(v.to_string()),
     &s3o_model::names::BucketName => |v| Value::Text(v.as_str().to_owned()),
@@ -98,8 +99,10 @@ impl Statement {
 /// upload), locations (by their content). Inserted content has none: no other unit sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LockRank {
+    Operation,
     Bucket,
     Upload,
+    Trash,
     Object,
     Intent,
     Backend,
@@ -130,7 +133,7 @@ impl Unit {
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         let (statements, condemning) = (Vec::new(), Vec::new());
-        Self { name, statements, condemning, locked: LockRank::Bucket, ranked: false }
+        Self { name, statements, condemning, locked: LockRank::Operation, ranked: false }
     }
 
     /// Gives the next statement its rank in the lock order. Debug builds panic if the ranks of a unit do not ascend,

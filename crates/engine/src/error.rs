@@ -42,6 +42,9 @@ pub enum Error {
     /// The bucket has objects, uploads or writes in progress.
     #[error("the bucket is not empty")]
     BucketNotEmpty,
+    /// The bucket has no objects, but objects in trash that can still be restored.
+    #[error("the bucket has objects in trash: restore or purge them first")]
+    BucketInTrash,
     /// A condition of the request failed; the text is the name of its header.
     #[error("the condition {0} does not hold")]
     PreconditionFailed(&'static str),
@@ -125,8 +128,9 @@ impl From<s3o_catalog::Error> for Error {
                 }
                 Verdict::NoSpace => Self::NoSpace,
                 Verdict::Closed => Self::Away("the backend takes no writes".to_owned()),
-                Verdict::RunAgain | Verdict::ResolveAgain | Verdict::NotNeeded => Self::Conflict,
+                Verdict::RunAgain | Verdict::ResolveAgain | Verdict::NotNeeded | Verdict::Overlaps => Self::Conflict,
                 Verdict::NotEmpty => Self::BucketNotEmpty,
+                Verdict::InTrash => Self::BucketInTrash,
                 Verdict::Past => Self::Expiry(ExpiryRefused::Past),
                 Verdict::Damaged => Self::Away("the catalog is damaged".to_owned()),
             },

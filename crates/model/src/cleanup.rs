@@ -36,7 +36,7 @@ pub enum Reason {
     Rebalance,
     /// A reconcile pass found bytes that no row names.
     Reconcile,
-    /// A sweep removes the keys of a dead folder.
+    /// A sweep removes the keys of a dead folder, or an object in trash was purged.
     Sweep,
 }
 

@@ -73,6 +73,10 @@ id_type!(
     VersionId
 );
 id_type!(
+    /// Identifies one operation on a prefix.
+    PrefixOperationId
+);
+id_type!(
     /// Proves the ownership of a claim.
     ClaimToken
 );

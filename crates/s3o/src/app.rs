@@ -78,6 +78,7 @@ fn load_config(arguments: &Serve) -> Result<Config, CommandFailure> {
         Some(path) => Config::load(path, &arguments.data)?,
         None => Config::embedded(&arguments.data),
     };
+    config = config.overridden()?;
     config.server.listen = arguments.listen.unwrap_or(config.server.listen);
     config.admin.listen = arguments.admin_listen.unwrap_or(config.admin.listen);
     Ok(config)

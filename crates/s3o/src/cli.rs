@@ -10,7 +10,7 @@ use s3o_bench::BenchArguments;
 
 use crate::client::{
     BackendCommand, CatalogCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, RebalanceCommand,
-    ReplicateCommand, StatusCommand, VerifyCommand, WorkersCommand,
+    ReplicateCommand, RestoreCommand, RmCommand, StatusCommand, VerifyCommand, WorkersCommand,
 };
 use crate::config::{DATA, Faults};
 use crate::logging::Format;
@@ -49,6 +49,10 @@ pub enum Command {
     Replicate(ReplicateCommand),
     /// Move copies between the backends of a running server, or show what would be moved
     Rebalance(RebalanceCommand),
+    /// Delete all objects of a prefix to trash, or empty the trash of a prefix
+    Rm(RmCommand),
+    /// Restore the objects of a prefix from trash
+    Restore(RestoreCommand),
     /// Accept, drain or remove a backend of a running server, or dismiss a recorded mismatch
     Backend(BackendCommand),
     /// Back up, restore or accept the catalog

@@ -34,7 +34,7 @@ pub fn init(arguments: &Init) -> Result<(), CommandFailure> {
 
 /// Checks a configuration and prints its warnings and access keys.
 pub fn validate(arguments: &Validate) -> Result<(), CommandFailure> {
-    let config = Config::load(&arguments.config, Path::new(DATA))?;
+    let config = Config::load(&arguments.config, Path::new(DATA))?.overridden()?;
     let (keys, buckets, backends) = (config.access_keys.len(), config.buckets.names().count(), config.backends.len());
     let path = arguments.config.display();
     for warning in config.warnings() {

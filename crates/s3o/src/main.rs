@@ -48,6 +48,8 @@ fn main() -> ExitCode {
         Command::Lifecycle(command) => client::lifecycle(&command),
         Command::Replicate(command) => client::replicate(&command),
         Command::Rebalance(command) => client::rebalance(&command),
+        Command::Rm(command) => client::rm(&command),
+        Command::Restore(command) => client::restore(&command),
         Command::Backend(command) => client::backend(&command),
         Command::Catalog(command) => client::catalog(&command),
         Command::Verify(command) => client::verify(&command),

@@ -1,10 +1,11 @@
-//! Deletes expired objects, so that their bytes are no longer billed.
+//! Deletes expired objects, and objects in trash whose retention has ended, so that their bytes are no longer billed.
 //!
 //! Reads ignore an object from its expiration on; this worker deletes its row and bytes. It claims rows
 //! and deletes them by the token of the claim, so that an object written since then stays. Several
 //! instances share a backlog.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
@@ -12,6 +13,7 @@ use s3o_catalog::{Catalog, Error as CatalogError, ExpiredObject};
 use s3o_model::ids::{ClaimToken, IdSource};
 use tokio::sync::Notify;
 
+use crate::trash::TrashEnds;
 use crate::{Error, Event, Report, Worker};
 
 /// With more failed rows than this in one tick, the cause is not in the rows: the others wait for the next run.
@@ -24,6 +26,7 @@ pub struct ExpiryWorker {
     batch_size: usize,
     cleanup_wakeup: Arc<Notify>,
     claims: ExpiryClaims,
+    trash_retention: Duration,
 }
 
 /// Claims that may still hold rows: after a tick that failed, or whose answer was lost, the next tick continues with
@@ -46,7 +49,12 @@ impl Worker for ExpiryWorker {
     }
 
     async fn tick(&self, report: &mut Report) -> Result<(), Error> {
-        report.more = if self.claims().is_empty() { self.claim().await? } else { true };
+        let due = self.expiries.due_expiries().await?;
+        report.more = match self.claims().is_empty() {
+            true if due.objects => self.claim().await?,
+            true => false,
+            false => true,
+        };
         while let Some(token) = self.latest_claim() {
             match self.expiries.remove_claimed(token).await {
                 Ok(gone) => {
@@ -58,6 +66,9 @@ impl Worker for ExpiryWorker {
                 Err(error) => return Err(error.into()),
             }
         }
+        if due.trash {
+            report.more |= self.end_trash(report).await?;
+        }
         Ok(())
     }
 }
@@ -65,7 +76,16 @@ impl Worker for ExpiryWorker {
 impl ExpiryWorker {
     /// A worker that claims `batch_size` rows per tick and notifies `cleanup_wakeup` after deletions.
     pub fn new(expiries: Arc<Catalog>, ids: IdSource, batch_size: usize, cleanup_wakeup: Arc<Notify>) -> Self {
-        Self { expiries, ids, batch_size, cleanup_wakeup, claims: ExpiryClaims::default() }
+        let (claims, trash_retention) = (ExpiryClaims::default(), Duration::MAX);
+        Self { expiries, ids, batch_size, cleanup_wakeup, claims, trash_retention }
+    }
+
+    /// Deletes objects from trash after this time, or later if a longer one applied when they were deleted. Without it
+    /// they are kept.
+    #[must_use]
+    pub fn with_trash_retention(mut self, retention: Duration) -> Self {
+        self.trash_retention = retention;
+        self
     }
 
     /// Continues the claims of the worker that this one replaces.
@@ -73,6 +93,15 @@ impl ExpiryWorker {
     pub fn continuing(mut self, claims: &ExpiryClaims) -> Self {
         self.claims = claims.clone();
         self
+    }
+
+    async fn end_trash(&self, report: &mut Report) -> Result<bool, Error> {
+        let (catalog, ids, batch_size) = (self.expiries.as_ref(), &self.ids, self.batch_size);
+        let more = TrashEnds { catalog, ids, batch_size, retention: self.trash_retention }.run(report).await;
+        if !report.items.is_empty() {
+            self.cleanup_wakeup.notify_one();
+        }
+        more
     }
 
     fn claims(&self) -> MutexGuard<'_, Vec<ClaimToken>> {

@@ -31,6 +31,7 @@ mod stale_claims;
 mod stale_multipart;
 #[cfg(test)]
 mod testing;
+mod trash;
 mod usage;
 mod verify;
 mod watchdog;

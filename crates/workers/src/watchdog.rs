@@ -1,4 +1,5 @@
-//! Releases what a crashed worker still holds: claims on cleanups, and objects whose deletion is stuck.
+//! Releases what a crashed worker still holds: claims on cleanups, and objects whose deletion is stuck. Continues
+//! operations on prefixes whose instance ended.
 //!
 //! Other workers claim the released rows. A worker that was only slow no longer finds rows under
 //! its token.
@@ -12,7 +13,7 @@ use s3o_model::ids::{ClaimToken, IdSource};
 use tokio::sync::Notify;
 
 use crate::clock_guard::ClockGuard;
-use crate::{Error, Event, Report, Worker, stale_claims};
+use crate::{Error, Event, Report, Worker, stale_claims, trash};
 
 /// Number of objects that one tick resets.
 const BATCH: usize = 1000;
@@ -56,6 +57,7 @@ impl Worker for WatchdogWorker {
         self.end_future(report).await?;
         let token = ClaimToken::new(self.ids.fresh());
         stale_claims::release(self.cleanups.as_ref(), self.settings.claim_grace_period, token, report).await?;
+        trash::continue_operation(&self.objects, &self.ids, report).await?;
         if !report.items.is_empty() {
             self.cleanup_wakeup.notify_one();
         }

@@ -28,6 +28,7 @@ pub struct Confirmed {
 const REFERRING: &str = "((SELECT count(*) FROM objects WHERE content_id = c.id) \
      + (SELECT count(*) FROM multipart_parts WHERE content_id = c.id) \
      + (SELECT count(*) FROM content_parts WHERE whole_id = c.id) \
+     + (SELECT count(*) FROM trash_objects WHERE content_id = c.id) \
      + (SELECT count(*) FROM pending_objects WHERE pin_content_id = c.id))";
 
 /// Reads contents and references in parallel, in the order of content IDs, so that the cost of a page depends on its
@@ -37,6 +38,7 @@ static COUNTS: LazyLock<String> = LazyLock::new(|| {
     let tables = [
         ("content_id", "objects"),
         ("content_id", "multipart_parts"),
+        ("content_id", "trash_objects"),
         ("whole_id", "content_parts"),
         ("pin_content_id", "pending_objects"),
     ];
@@ -63,6 +65,7 @@ static BY_INDEX: LazyLock<String> =
 pub(crate) const BY_TABLE: &str = "SELECT id, count(*) AS found FROM (\
      SELECT content_id AS id FROM objects WHERE UNINDEXED(content_id; version_id) IN TEXTS($1) \
      UNION ALL SELECT content_id FROM multipart_parts WHERE UNINDEXED(content_id; md5) IN TEXTS($1) \
+     UNION ALL SELECT content_id FROM trash_objects WHERE UNINDEXED(content_id; etag) IN TEXTS($1) \
      UNION ALL SELECT whole_id FROM content_parts WHERE UNINDEXED(whole_id; length) IN TEXTS($1) \
      UNION ALL SELECT pin_content_id FROM pending_objects WHERE UNINDEXED(pin_content_id; owner) IN TEXTS($1)\
      ) AS entries GROUP BY id";

@@ -7,6 +7,7 @@ mod multipart;
 mod recovery;
 pub mod replicas;
 pub mod sharing;
+mod trash;
 mod writes;
 
 pub use cleanup::AGE;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::fixture::{Fixture, LEASE};
-use crate::{Late, Longest, PartSource};
+use crate::{Late, Longest, PartSource, TrashEnd};
 
+const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
 const LONGEST: Longest = Longest {
@@ -102,4 +103,19 @@ pub async fn future_start_times_are_set_to_now(fixture: &Fixture) {
     assert_eq!(fixture.catalog.future(&LONGEST).await.expect("a query"), Vec::<String>::new());
     let late = "SELECT count(*) FROM multipart_parts WHERE last_modified > :now";
     assert_eq!(fixture.number(late).await, 0);
+}
+
+/// It counts as deleted now: it is neither purged at once nor kept for as long as the clock was ahead.
+pub async fn trash_deleted_in_the_future_keeps_its_retention(fixture: &Fixture) {
+    let bucket = fixture.bucket("trash").await;
+    fixture.put(bucket, "a", 5).await;
+    fixture.rm(bucket, "", HOUR).await;
+    let year = "UPDATE trash_objects SET deleted_at = deleted_at + 31536000000, purge_at = purge_at + 31536000000";
+    fixture.change(year, vec![]).await;
+    assert_eq!(fixture.catalog.future(&LONGEST).await.expect("a query").len(), 1);
+    assert_eq!(fixture.catalog.end_future(&LONGEST).await.expect("changed"), 1);
+    fixture.wait_almost(HOUR);
+    assert_eq!(fixture.end_trash(TrashEnd::Retention(HOUR)).await, Vec::<String>::new());
+    fixture.clock.advance(Duration::from_millis(1));
+    assert_eq!(fixture.end_trash(TrashEnd::Retention(HOUR)).await, ["a"]);
 }

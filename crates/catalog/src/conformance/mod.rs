@@ -40,6 +40,8 @@ pub mod stale_uploads;
 pub mod stuck_deletions;
 pub mod targets;
 pub mod unnamed;
+pub mod trash;
+pub mod trash_ends;
 pub mod upload_races;
 pub mod uploads;
 pub mod verification;
@@ -58,7 +60,8 @@ macro_rules! conformance {
             future_timestamps: timestamps_within_their_setting_are_kept,
                 cleanups_due_or_claimed_too_far_ahead_are_claimable, lease_too_far_ahead_is_ended,
                 absent_ok_after_is_cut_to_its_setting, deletion_started_in_the_future_is_reset,
-                future_start_times_are_set_to_now;
+                future_start_times_are_set_to_now,
+                trash_deleted_in_the_future_keeps_its_retention;
             quota_usage: every_broken_invariant_is_found, key_named_by_two_rows_is_found;
             backend_usage: totals_are_merged_by_the_larger_number, empty_month_returns_the_clock,
                 ceilings_are_stored_for_the_newest_reading_only, lease_on_ceilings_ends,
@@ -174,6 +177,18 @@ macro_rules! conformance {
                 lease_of_a_part_counts_as_activity, oldest_stale_uploads_are_listed_first, closed_upload_is_never_stale,
                 activity_after_the_query_prevents_the_abort, abort_during_part_closes_upload_or_keeps_part,
                 abort_during_complete_closes_upload_once;
+            trash: prefix_is_restored_with_all_attributes, object_written_after_the_cutoff_stays,
+                trash_keeps_its_bytes_used, rm_matches_the_prefix_by_bytes, long_prefix_takes_several_steps,
+                overlapping_operations_are_refused, concurrent_operations_on_one_prefix_exclude_each_other,
+                restore_never_replaces_an_object, expired_newest_version_brings_back_no_older_one,
+                operations_supersede_open_intents, object_claimed_by_expiry_is_moved_to_trash,
+                operation_taken_over_is_fenced_for_its_holder, crashed_write_is_not_promoted_over_trash,
+                bucket_with_trash_is_not_deleted, writes_during_rm_and_restore_keep_counts_exact;
+            trash_ends: trash_is_purged_after_the_longer_retention, purge_touches_no_object,
+                shared_bytes_are_queued_with_the_last_trashed_object, expired_object_in_trash_is_deleted,
+                dedup_joins_content_in_trash, factor_changes_no_copies_of_trash, restore_notes_missing_copies,
+                restored_pieces_get_missing_copies,
+                damaged_copy_in_trash_is_work, references_from_trash_are_audited;
             stuck_deletions: stuck_deletion_is_reset_once, young_deletion_is_not_reset, resets_are_bounded;
             audits: correct_quotas_show_no_drift, drift_is_repaired_in_both_directions,
                 repair_of_one_drift_is_applied_once, repair_keeps_concurrent_usage_changes,

@@ -53,9 +53,14 @@ pub async fn objects_and_locations_are_counted(fixture: &Fixture) {
     let content = fixture.put(bucket, "a", 3).await;
     fixture.put(bucket, "b", 4).await;
     fixture.copy((content, 3), bucket, "c").await.expect("copied");
-    let count = |bucket: &str, objects, bytes, saved| BucketCount { bucket: bucket.to_owned(), objects, bytes, saved };
+    fixture.put(bucket, "deleted", 5).await;
+    fixture.rm(bucket, "deleted", STALE).await;
+    let count = |bucket: &str, [objects, bytes, trash_objects, trash_bytes, saved]: [u64; 5]| {
+        let bucket = bucket.to_owned();
+        BucketCount { bucket, objects, bytes, trash_objects, trash_bytes, saved }
+    };
     let counted = fixture.catalog.count_objects().await.expect("counted");
-    assert_eq!(counted, [count("empty", 0, 0, 0), count("full", 3, 10, 3)]);
+    assert_eq!(counted, [count("empty", [0; 5]), count("full", [3, 10, 1, 5, 3])]);
     let located = fixture.catalog.count_locations().await.expect("counted");
     let located: Vec<_> = located.iter().map(|(backend, count)| (backend.as_str(), *count)).collect();
     assert_eq!(located, [("cloud", 0), ("disk", 2)]);

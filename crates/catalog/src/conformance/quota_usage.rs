@@ -14,6 +14,7 @@ const INVARIANTS: &[(&str, &str)] = &[
          (SELECT count(*) FROM objects WHERE content_id = c.id) \
          + (SELECT count(*) FROM multipart_parts WHERE content_id = c.id) \
          + (SELECT count(*) FROM content_parts WHERE whole_id = c.id) \
+         + (SELECT count(*) FROM trash_objects WHERE content_id = c.id) \
          + (SELECT count(*) FROM pending_objects WHERE pin_content_id = c.id) AS n FROM contents c) AS counted \
          WHERE ref_count <> n",
     ),
@@ -42,6 +43,11 @@ const INVARIANTS: &[(&str, &str)] = &[
         "an object has live content of its size",
         "SELECT o.key FROM objects o LEFT JOIN contents c ON c.id = o.content_id \
          WHERE c.id IS NULL OR c.state <> 'live' OR c.size_bytes <> o.size_bytes",
+    ),
+    (
+        "an object in trash has live content of its size",
+        "SELECT t.key FROM trash_objects t LEFT JOIN contents c ON c.id = t.content_id \
+         WHERE c.id IS NULL OR c.state <> 'live' OR c.size_bytes <> t.size_bytes",
     ),
     (
         "a part lies within whole live content and belongs to an upload",
@@ -101,6 +107,7 @@ const INVARIANTS: &[(&str, &str)] = &[
         "no unit leaves its mark behind",
         "SELECT key FROM objects WHERE token IS NOT NULL AND deletion_status = 'NOT_EXPIRED' \
          UNION ALL SELECT physical_key FROM cleanup_dlq WHERE token IS NOT NULL \
+         UNION ALL SELECT key FROM trash_objects WHERE token IS NOT NULL \
          UNION ALL SELECT key FROM pending_objects WHERE token IS NOT NULL AND state = 'open'",
     ),
     (

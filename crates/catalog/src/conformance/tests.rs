@@ -1,6 +1,6 @@
 //! Checks that the macro runs every test of the suite.
 
-const TOPICS: [(&str, &str); 39] = [
+const TOPICS: [(&str, &str); 41] = [
     ("backend_usage", include_str!("backend_usage.rs")),
     ("backend_views", include_str!("backend_views.rs")),
     ("moves", include_str!("moves.rs")),
@@ -39,6 +39,8 @@ const TOPICS: [(&str, &str); 39] = [
     ("pins", include_str!("pins.rs")),
     ("copies", include_str!("copies.rs")),
     ("upload_races", include_str!("upload_races.rs")),
+    ("trash", include_str!("trash.rs")),
+    ("trash_ends", include_str!("trash_ends.rs")),
     ("verification", include_str!("verification.rs")),
 ];
 

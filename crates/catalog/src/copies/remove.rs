@@ -7,9 +7,9 @@ use s3o_model::cleanup::Reason;
 use s3o_model::content::Location;
 use s3o_model::ids::ContentId;
 
-use super::COUNTS;
 use super::replica::RELEASE_COPY;
 use super::work::settle;
+use super::{COUNTS, follows_factor};
 use crate::error::{Error, Verdict};
 use crate::quotas::lock_quota_rows;
 use crate::unit::{LockRank, Unit, json};
@@ -67,6 +67,10 @@ static REMOVABLE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// Returns a row if content `$1` may lose a copy because it has more than its factor.
+static FOLLOWS_FACTOR: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT id FROM contents WHERE id = $1 AND {}", follows_factor("$1")));
+
 static LOCK_QUOTAS: LazyLock<String> = LazyLock::new(|| lock_quota_rows("object_locations WHERE content_id = $1"));
 
 impl Catalog {
@@ -88,6 +92,9 @@ impl Catalog {
         unit.one(&SUPPORTED, params![*content, json(&kept)], Verdict::NotNeeded);
         let place = params![*content, &copy.backend, copy.physical_key.as_str()];
         unit.one(&REMOVABLE, place, Verdict::NotNeeded);
+        if *reason == Reason::Replication {
+            unit.one(&FOLLOWS_FACTOR, params![*content], Verdict::NotNeeded);
+        }
         unit.lock(LockRank::Quota, &LOCK_QUOTAS, params![*content]);
         RELEASE_COPY.run(&mut unit, *content, copy, (*grace, *reason));
         settle(&mut unit, *content);

@@ -15,7 +15,7 @@ use s3o_model::names::BackendName;
 
 use super::moves::{ReplacedCopy, ReplicaSource, TARGET_COUNTS};
 use super::work::settle;
-use super::{confirm, missing_copies};
+use super::{confirm, follows_factor, missing_copies};
 use crate::cleanups::enqueue::{enqueue_after_grace, enqueue_cleanups};
 use crate::error::{Error, Verdict};
 use crate::intents::RESERVE;
@@ -74,8 +74,8 @@ const STAGE: &str = "INSERT INTO pending_objects \
 /// Returns a row if content `$1` needs a copy on backend `$2`: it has too few, none that is present there, and a copy
 /// there would count.
 static NEEDED: LazyLock<String> = LazyLock::new(|| {
-    let missing = missing_copies("$1");
-    format!("SELECT name FROM backends WHERE {TARGET_COUNTS} AND {missing} > 0")
+    let (missing, follows) = (missing_copies("$1"), follows_factor("$1"));
+    format!("SELECT name FROM backends WHERE {TARGET_COUNTS} AND {missing} > 0 AND {follows}")
 });
 
 static LOCK_QUOTAS: LazyLock<String> = LazyLock::new(|| {

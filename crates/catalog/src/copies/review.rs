@@ -23,6 +23,10 @@ const WANTED: &str = "CASE WHEN EXISTS (SELECT 1 FROM objects o JOIN buckets b O
      SELECT max(b.factor) AS f FROM objects o JOIN buckets b ON b.id = o.bucket_id WHERE o.content_id = contents.id \
      UNION ALL SELECT max(b.factor) FROM multipart_parts m JOIN multipart_uploads u ON u.id = m.upload_id \
      JOIN buckets b ON b.id = u.bucket_id WHERE m.content_id = contents.id \
+     UNION ALL SELECT max(b.factor) FROM trash_objects t JOIN buckets b ON b.id = t.bucket_id \
+     WHERE t.content_id = contents.id \
+     UNION ALL SELECT max(b.factor) FROM content_parts p JOIN trash_objects t ON t.content_id = p.joined_id \
+     JOIN buckets b ON b.id = t.bucket_id WHERE p.whole_id = contents.id \
      UNION ALL SELECT max(b.factor) FROM content_parts p JOIN objects o ON o.content_id = p.joined_id \
      JOIN buckets b ON b.id = o.bucket_id WHERE p.whole_id = contents.id) AS referring), factor) END";
 

@@ -11,7 +11,7 @@ use s3o_model::ids::{ContentId, InstanceId};
 use s3o_model::names::BackendName;
 
 use super::remove::ON_REMOVABLE;
-use super::{COUNTS, UNPROVEN, counting_copies, has_copy, note_work, note_work_of, unproven_copies};
+use super::{COUNTS, UNPROVEN, counting_copies, has_copy, is_only_in_trash, note_work, note_work_of, unproven_copies};
 use crate::error::Error;
 use crate::objects::location;
 use crate::unit::{LockRank, Row, Unit, json};
@@ -115,14 +115,15 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Removes the row of content `$1` if its copies equal its factor by now and none is unproven, or if it is no longer
-/// live.
+/// Removes the row of content `$1` if its copies equal its factor by now and none is unproven, if it is no longer
+/// live, or if only trash uses it and none is unproven.
 static SETTLE: LazyLock<String> = LazyLock::new(|| {
     let (copies, unproven, has_copy) = (counting_copies("$1"), unproven_copies("$1"), has_copy("$1"));
+    let in_trash = is_only_in_trash("$1");
     format!(
         "DELETE FROM copy_work WHERE content_id = $1 AND NOT EXISTS (SELECT 1 FROM contents c \
          WHERE c.id = $1 AND c.state = 'live' \
-         AND (c.kind = 'joined' OR ((c.factor <> {copies} OR {unproven} > 0) AND {has_copy})))"
+         AND (c.kind = 'joined' OR (((c.factor <> {copies} AND NOT {in_trash}) OR {unproven} > 0) AND {has_copy})))"
     )
 });
 

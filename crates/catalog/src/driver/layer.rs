@@ -51,6 +51,10 @@ impl<T: DriverLayer> Driver for T {
         self.inner().stripes()
     }
 
+    fn moved_rows_max(&self) -> usize {
+        self.inner().moved_rows_max()
+    }
+
     fn effort(&self) -> Effort {
         self.inner().effort()
     }

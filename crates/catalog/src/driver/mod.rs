@@ -60,6 +60,9 @@ pub trait Driver: Send + Sync {
     /// would limit throughput.
     fn stripes(&self) -> u32;
 
+    /// Number of rows that one unit may move between tables, so that it delays other writers by milliseconds.
+    fn moved_rows_max(&self) -> usize;
+
     /// Counters since the driver was opened.
     fn effort(&self) -> Effort;
 }

@@ -4,7 +4,6 @@
 //! overwritten meanwhile, or whose claim was reset, no longer carries it. Reads ignore claims.
 
 use s3o_model::cleanup::Reason;
-use s3o_model::clock::Timestamp;
 use s3o_model::ids::{BucketId, ClaimToken};
 
 use super::delete::{ROWS_NOT_EXPIRED, delete_marked};
@@ -24,9 +23,20 @@ pub struct ExpiredObject {
     pub size_bytes: u64,
 }
 
-/// The catalog's time, and the earliest expiration from `$1` on that has passed.
+/// What the worker that deletes expired objects finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueExpiries {
+    /// True if an object without a claim has expired.
+    pub objects: bool,
+    /// True if the retention of an object in trash may have ended, or if one has expired.
+    pub trash: bool,
+}
+
+/// The catalog's time, the earliest expiration from `$1` on that has passed, and whether trash may be due.
 const PASSED: &str = "SELECT :now AS now, (SELECT expires_at FROM objects WHERE expires_at >= $1 \
-     AND expires_at <= :now AND deletion_status = 'NOT_EXPIRED' ORDER BY expires_at LIMIT 1) AS passed";
+     AND expires_at <= :now AND deletion_status = 'NOT_EXPIRED' ORDER BY expires_at LIMIT 1) AS passed, \
+     CASE WHEN EXISTS (SELECT 1 FROM trash_objects WHERE purge_at <= :now AND token IS NULL) \
+     OR EXISTS (SELECT 1 FROM trash_objects WHERE expires_at <= :now AND token IS NULL) THEN 1 ELSE 0 END AS trash";
 
 /// `MATERIALIZED`: PostgreSQL may evaluate a sub-select with `SKIP LOCKED` twice, and gets other rows the second time.
 const CLAIM: &str = "WITH chosen AS MATERIALIZED (SELECT bucket_id, key FROM objects \
@@ -70,7 +80,7 @@ fn expired_object(row: &Row) -> Result<ExpiredObject, Error> {
 impl Catalog {
     /// Claims up to `limit` expired objects without a claim and returns their number. If there are none, it only reads.
     pub async fn claim_expiries(&self, token: ClaimToken, limit: usize) -> Result<usize, Error> {
-        if self.first_passed().await?.is_none() {
+        if !self.due_expiries().await?.objects {
             return Ok(0);
         }
         let mut unit = Unit::new("claim_expiries");
@@ -124,13 +134,13 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// The earliest expiration that has passed. Deleted objects leave dead entries in that index, so each query begins
-    /// at the low-water mark of the last one.
-    async fn first_passed(&self) -> Result<Option<Timestamp>, Error> {
+    /// What is due, with one statement. Deleted objects leave dead entries in the index of expirations, so each query
+    /// begins at the low-water mark of the last one.
+    pub async fn due_expiries(&self) -> Result<DueExpiries, Error> {
         let query = self.low_waters.begin(Queue::Expiries);
         let row = &self.read(PASSED, params![query.from]).await?[0];
         let (now, passed) = (row.time("now")?, row.opt_time("passed")?);
         self.low_waters.of(Queue::Expiries, |water| water.reached(query, now, passed.unwrap_or(now)));
-        Ok(passed)
+        Ok(DueExpiries { objects: passed.is_some(), trash: row.int("trash")? == 1 })
     }
 }

@@ -41,8 +41,8 @@ fn insert(on_conflict: &str) -> String {
     format!(
         "INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, checksum, headers, \
          metadata, tags, \
-         last_modified, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, :now / 1000 * 1000, \
-         coalesce($11, :now + $12)) ON CONFLICT (bucket_id, key) DO {on_conflict} \
+         last_modified, expires_at, committed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+         :now / 1000 * 1000, coalesce($11, :now + $12), :now) ON CONFLICT (bucket_id, key) DO {on_conflict} \
          RETURNING last_modified, prev_content_id, expires_at"
     )
 }
@@ -51,7 +51,7 @@ const REPLACE: &str = "UPDATE SET prev_content_id = objects.content_id, content_
      version_id = excluded.version_id, size_bytes = excluded.size_bytes, etag = excluded.etag, \
      checksum = excluded.checksum, headers = excluded.headers, metadata = excluded.metadata, tags = excluded.tags, \
      last_modified = excluded.last_modified, expires_at = excluded.expires_at, deletion_status = 'NOT_EXPIRED', \
-     deletion_initiated_at = NULL, token = NULL";
+     deletion_initiated_at = NULL, token = NULL, committed_at = excluded.committed_at";
 
 static INSERT: LazyLock<String> = LazyLock::new(|| insert("NOTHING"));
 static UPSERT: LazyLock<String> = LazyLock::new(|| insert(REPLACE));
@@ -61,7 +61,7 @@ static IF_ABSENT: LazyLock<String> =
 const IF_MATCH: &str = "UPDATE objects SET prev_content_id = content_id, content_id = $3, version_id = $4, \
      size_bytes = $5, etag = $6, checksum = $7, headers = $8, metadata = $9, tags = $10, \
      last_modified = :now / 1000 * 1000, expires_at = coalesce($11, :now + $12), deletion_status = 'NOT_EXPIRED', \
-     deletion_initiated_at = NULL, token = NULL \
+     deletion_initiated_at = NULL, token = NULL, committed_at = :now \
      WHERE bucket_id = $1 AND key = $2 AND (CAST($13 AS TEXT) IS NULL OR etag = $13) \
      AND (expires_at IS NULL OR expires_at > :now) RETURNING last_modified, prev_content_id, expires_at";
 

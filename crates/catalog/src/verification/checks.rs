@@ -27,6 +27,7 @@ struct Paged {
 
 const CONTENTS: Paged = Paged { table: "contents", columns: &["id"] };
 const OBJECTS: Paged = Paged { table: "objects", columns: &["bucket_id", "key"] };
+const TRASH: Paged = Paged { table: "trash_objects", columns: &["id"] };
 const UPLOADS: Paged = Paged { table: "multipart_uploads", columns: &["id"] };
 
 const fn naming(table: &'static str) -> Paged {
@@ -39,6 +40,7 @@ const REFERRING: &[(&str, &str)] = &[
     ("multipart_parts", "content_id"),
     ("content_parts", "whole_id"),
     ("pending_objects", "pin_content_id"),
+    ("trash_objects", "content_id"),
 ];
 
 /// One check of the rows of a table.
@@ -56,8 +58,10 @@ impl Check {
     /// The cursor before the first row.
     #[must_use]
     pub fn start(&self) -> Cursor {
-        let least = |column: &&str| if *column == "bucket_id" { Value::Int(0) } else { Value::from("") };
-        Cursor(self.over.columns.iter().map(least).collect())
+        let Paged { table, columns } = self.over;
+        let is_number = |column: &str| column == "bucket_id" || table == TRASH.table;
+        let least = |column: &&str| if is_number(column) { Value::Int(0) } else { Value::from("") };
+        Cursor(columns.iter().map(least).collect())
     }
 
     /// SQL that finds the end of the page after a cursor.
@@ -218,16 +222,16 @@ fn about_pieces() -> Vec<Check> {
 }
 
 fn about_objects() -> Vec<Check> {
-    vec![check(
-        Invariant::I1,
-        "an object has live content of its size",
-        OBJECTS,
-        [
-            "'object ' || coalesce(b.name, '?') || '/' || r.key",
-            "objects r LEFT JOIN contents c ON c.id = r.content_id LEFT JOIN buckets b ON b.id = r.bucket_id",
-            "c.id IS NULL OR c.state <> 'live' OR c.size_bytes <> r.size_bytes",
-        ],
-    )]
+    let with_content = |what, over: Paged, word: &str| {
+        let joins = "LEFT JOIN contents c ON c.id = r.content_id LEFT JOIN buckets b ON b.id = r.bucket_id";
+        let shown = format!("'{word} ' || coalesce(b.name, '?') || '/' || r.key");
+        let condition = "c.id IS NULL OR c.state <> 'live' OR c.size_bytes <> r.size_bytes";
+        check(Invariant::I1, what, over, [&shown, &format!("{} r {joins}", over.table), condition])
+    };
+    vec![
+        with_content("an object has live content of its size", OBJECTS, "object"),
+        with_content("an object in trash has live content of its size", TRASH, "trash"),
+    ]
 }
 
 fn about_uploads() -> Vec<Check> {

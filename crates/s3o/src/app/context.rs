@@ -74,6 +74,8 @@ pub(super) struct AppContext {
     pub unhealthy_after: Shared<Duration>,
     /// Settings of the rebalancer; a reload replaces them.
     pub rebalance: Shared<RebalanceSettings>,
+    /// How long objects stay in trash; a reload replaces it.
+    pub trash_retention: Shared<Duration>,
     /// Settings of the usage flush; a reload replaces them.
     pub usage_settings: Shared<UsageFlushSettings>,
     /// Counts usage by the catalog's clock.
@@ -120,6 +122,7 @@ impl AppContext {
             circuit: Shared::new(config.circuit_breaker.circuit),
             unhealthy_after: Shared::new(config.replication.unhealthy_after),
             rebalance: Shared::new(workers::rebalance_settings(config)),
+            trash_retention: Shared::new(config.sweep.retention),
             usage_settings: Shared::new(usage::settings(config)),
             usage: usage_context,
             usage_wakeup: Arc::default(),

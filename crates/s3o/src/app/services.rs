@@ -76,6 +76,7 @@ impl App {
             lifecycle_rules: context.lifecycle_rules.clone(),
             engine: self.engine.clone(),
             rebalance: context.rebalance.clone(),
+            trash_retention: context.trash_retention.clone(),
             clock: Arc::clone(&context.clock),
             clock_guard: context.clock_guard.clone(),
             instance: context.instance,

@@ -113,7 +113,7 @@ fn expiry(parts: &WorkerParts<'_>) -> Scheduled {
     let WorkerParts { config, catalog, context, .. } = *parts;
     let bell = Arc::clone(&context.cleanup_wakeup);
     let worker = ExpiryWorker::new(Arc::clone(catalog), context.ids.clone(), config.expiry.batch_size, bell);
-    let worker = worker.continuing(&context.expiry_claims);
+    let worker = worker.continuing(&context.expiry_claims).with_trash_retention(config.sweep.retention);
     scheduled(worker, config.expiry.interval, Kind::Shared)
 }
 

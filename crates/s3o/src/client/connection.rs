@@ -79,13 +79,24 @@ impl AdminConnection {
         query: &[(&str, &str)],
         report: impl Fn(&Value),
     ) -> Result<Value, CommandFailure> {
+        self.run_with_progress((Method::POST, path), query, path, report)
+    }
+
+    /// The same for another method, with the progress at another path.
+    pub fn run_with_progress(
+        &self,
+        (method, path): (Method, &[&str]),
+        query: &[(&str, &str)],
+        progress: &[&str],
+        report: impl Fn(&Value),
+    ) -> Result<Value, CommandFailure> {
         self.runtime.block_on(async {
-            let mut work = std::pin::pin!(self.send(Method::POST, self.uri(path, query)));
+            let mut work = std::pin::pin!(self.send(method, self.uri(path, query)));
             loop {
                 tokio::select! {
                     answer = &mut work => return answer,
                     () = tokio::time::sleep(PROGRESS_INTERVAL) => {
-                        report(&self.send_in_time(Method::GET, self.uri(path, &[])).await?);
+                        report(&self.send_in_time(Method::GET, self.uri(progress, &[])).await?);
                     }
                 }
             }

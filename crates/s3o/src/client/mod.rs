@@ -10,6 +10,7 @@ mod queues;
 mod rebalance;
 mod status;
 mod table;
+mod trash;
 mod verify;
 mod workers;
 
@@ -21,11 +22,22 @@ pub use arguments::{
 };
 pub use catalog::{CatalogCommand, catalog};
 use connection::AdminConnection;
+pub use trash::{RestoreCommand, RmCommand};
 
 /// Prints what the lifecycle rules in force would delete.
 pub fn lifecycle(command: &LifecycleCommand) -> Result<(), CommandFailure> {
     let connection = AdminConnection::open(&command.client)?;
     lifecycle::preview(&connection, command.client.json)
+}
+
+/// Deletes the objects of a prefix to trash, or empties the trash of the prefix.
+pub fn rm(command: &RmCommand) -> Result<(), CommandFailure> {
+    trash::rm(&AdminConnection::open(&command.client)?, command)
+}
+
+/// Restores a prefix from trash.
+pub fn restore(command: &RestoreCommand) -> Result<(), CommandFailure> {
+    trash::restore(&AdminConnection::open(&command.client)?, command)
 }
 
 /// Writes missing copies now.

@@ -70,10 +70,11 @@ fn render(status: &Value) -> String {
 }
 
 fn buckets(buckets: &Value) -> Table {
-    let mut table = Table::new(&["BUCKET", "OBJECTS", "BYTES", "SAVED"]);
+    let mut table = Table::new(&["BUCKET", "OBJECTS", "BYTES", "TRASH", "TRASH BYTES", "SAVED"]);
     for bucket in rows(buckets) {
-        let (held, saved) = (bytes(&bucket["bytes"]), bytes(&bucket["saved"]));
-        table.row(vec![cell(&bucket["name"]), cell(&bucket["objects"]), held, saved]);
+        let [held, trashed, saved] = ["bytes", "trash_bytes", "saved"].map(|field| bytes(&bucket[field]));
+        let [name, objects, in_trash] = ["name", "objects", "trash_objects"].map(|field| cell(&bucket[field]));
+        table.row(vec![name, objects, held, in_trash, trashed, saved]);
     }
     table
 }
@@ -194,7 +195,8 @@ mod tests {
                                     "writes_stopped_by": "ingress_byte_limit", "background_stopped": true}},
                          {"name": "b2", "health": "away", "since": "yesterday", "error": "no route"},
                          {"name": "c3", "health": "full", "full_from": 2048}],
-            "buckets": [{"name": "photos", "objects": 3, "bytes": 10, "saved": 3072}],
+            "buckets": [{"name": "photos", "objects": 3, "bytes": 10, "trash_objects": 7,
+                         "trash_bytes": 5120, "saved": 3072}],
             "queues": {"cleanup": 1, "dead_letters": 4, "intents": 2, "uploads": 3,
                        "oldest_due_seconds": {"cleanup": 71.6, "pending_intents": 0.0}},
             "cache": {"entries": 5, "bytes": 2048, "limit": 1_048_576, "hits": 9, "misses": 4, "shared_hits": 3,
@@ -212,6 +214,7 @@ mod tests {
             "warning: backend old is not configured\n",
             "photos",
             "3.0 KiB",
+            "7      5.0 KiB",
             "1 cleanups, 4 dead letters, 2 intents, 3 uploads\ndue: cleanup for 72 s\n",
             "cache: 5 bodies, 2.0 KiB of 1.0 MiB, 9 hits, 4 misses, 3 of the misses found in the shared cache",
             "clock: held, the clock jumped ahead by 90 s",

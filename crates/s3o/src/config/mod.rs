@@ -12,6 +12,7 @@ mod replication;
 mod restart;
 mod sections;
 mod server;
+mod sweep;
 pub mod units;
 mod usage;
 mod warnings;
@@ -37,6 +38,7 @@ pub use cache::{CacheConfig, RedisUrl, SharedCache};
 pub use faults::Faults;
 pub use rebalance::RebalanceConfig;
 pub use restart::keep_until_restart;
+pub use sweep::SweepConfig;
 pub use usage::UsageFlushConfig;
 pub use workers::{CircuitBreakerConfig, ExpiryConfig, LifecycleConfig};
 
@@ -88,6 +90,8 @@ pub struct Config {
     pub expiry: ExpiryConfig,
     /// Sections of workers that have little more than an interval.
     pub maintenance: MaintenanceConfig,
+    /// Section `sweep`.
+    pub sweep: SweepConfig,
     /// Section `usage_flush`.
     pub usage_flush: UsageFlushConfig,
     /// Sections `cache` and `redis`.

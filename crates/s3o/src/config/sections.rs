@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::faults::Faults;
 use super::read::Section;
 use super::{
-    AdminConfig, Config, Database, backends, cache, conflicts, rebalance, replication, server, usage, workers,
+    AdminConfig, Config, Database, backends, cache, conflicts, rebalance, replication, server, sweep, usage, workers,
 };
 
 /// Ten times the default `max_connections` of PostgreSQL.
@@ -25,7 +25,7 @@ const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 5] = ["reconcile", "sweep", "integrity", "notifications", "small_objects"];
+const NOT_BUILT: [&str; 4] = ["reconcile", "integrity", "notifications", "small_objects"];
 
 /// Reads the whole configuration; paths that are not configured are below `data`.
 pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
@@ -49,6 +49,7 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
         lifecycle: workers::lifecycle(root.section("lifecycle")),
         expiry: workers::expiry(root.section("expiry")),
         maintenance: workers::maintenance(&root),
+        sweep: sweep::sweep(root.section("sweep")),
         usage_flush: usage::usage_flush(root.section("usage_flush")),
         cache: cache::cache(root.section("cache"), root.section("redis")),
         audit: audit(root.section("audit"), data),

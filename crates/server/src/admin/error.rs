@@ -39,7 +39,7 @@ impl AdminError {
     }
 
     /// 503 `away`: the catalog or a backend does not answer, and a later attempt may succeed.
-    fn away(error: &impl ToString) -> Self {
+    pub fn away(error: &impl ToString) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "away", error.to_string())
     }
 

@@ -18,10 +18,12 @@ mod queues;
 mod retirement;
 mod stats;
 mod status;
+mod trash;
 mod verify;
 mod workers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -83,10 +85,12 @@ pub struct AdminState {
     pub verifier: Verifier,
     /// The lifecycle rules of the configuration.
     pub lifecycle_rules: SharedRules,
-    /// Reads the loads of the backends for a dry run of the rebalancer.
+    /// Reads the loads of the backends for a dry run of the rebalancer, and runs operations on prefixes.
     pub engine: Engine,
     /// Settings of the rebalancer.
     pub rebalance: Shared<RebalanceSettings>,
+    /// How long objects stay in trash at least.
+    pub trash_retention: Shared<Duration>,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Decides whether the wall clock is trusted; None where the database's clock is used.
@@ -104,7 +108,7 @@ pub struct AdminState {
 /// Builds the service of the admin listener.
 pub fn router(state: AdminState) -> Router {
     let state = Arc::new(state);
-    let api = Router::new()
+    let api = trash::routes()
         .route("/status", get(status::show))
         .route("/workers", get(workers::list))
         .route("/workers/{name}/run", post(workers::run))

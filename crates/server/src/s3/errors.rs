@@ -18,6 +18,9 @@ pub const CHUNK_SIGNATURE: &str = "chunk signature";
 /// Message for an `aws-chunked` body that cannot be parsed.
 pub const BAD_FRAMING: &str = "the aws-chunked body is malformed";
 
+const IN_TRASH: &str =
+    "The bucket you tried to delete has objects in trash: run s3o restore, or s3o rm --recursive --purge";
+
 /// Translates an engine error. Logs errors that are the server's or a backend's fault.
 pub fn refuse(error: Error) -> Refusal {
     match error {
@@ -25,6 +28,7 @@ pub fn refuse(error: Error) -> Refusal {
         Error::NoSuchKey => Refusal::new("NoSuchKey"),
         Error::NoSuchUpload => Refusal::new("NoSuchUpload"),
         Error::BucketNotEmpty => Refusal::new("BucketNotEmpty"),
+        Error::BucketInTrash => Refusal::because("BucketNotEmpty", IN_TRASH),
         Error::PreconditionFailed(condition) => {
             Refusal::because("PreconditionFailed", format!("The pre-condition {condition} did not hold"))
         }
@@ -114,6 +118,7 @@ mod tests {
             (Error::NoSuchKey, "NoSuchKey", 404),
             (Error::NoSuchUpload, "NoSuchUpload", 404),
             (Error::BucketNotEmpty, "BucketNotEmpty", 409),
+            (Error::BucketInTrash, "BucketNotEmpty", 409),
             (Error::PreconditionFailed("If-Match"), "PreconditionFailed", 412),
             (Error::RangeNotSatisfiable { size_bytes: 3 }, "InvalidRange", 416),
             (Error::NoSuchPart, "InvalidPartNumber", 416),

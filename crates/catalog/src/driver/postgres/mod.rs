@@ -162,6 +162,10 @@ impl Driver for Postgres {
         STRIPES
     }
 
+    fn moved_rows_max(&self) -> usize {
+        1000
+    }
+
     fn effort(&self) -> Effort {
         Effort {
             units: self.units.load(Ordering::Relaxed),

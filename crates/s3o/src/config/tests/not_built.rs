@@ -3,9 +3,10 @@
 use super::{DISK, parse};
 
 /// One setting of every part that is not built, with the path under which it is refused.
-const NOT_BUILT: [(&str, &str); 8] = [
+const NOT_BUILT: [(&str, &str); 9] = [
     ("reconcile: {enabled: true}", "reconcile"),
-    ("sweep: {enabled: true}", "sweep"),
+    ("sweep: {enabled: true}", "sweep.enabled"),
+    ("sweep: {sources: [{backend: disk, prefix: a/, depth: 1, alive: catalog}]}", "sweep.sources"),
     ("integrity: {enabled: true}", "integrity"),
     ("notifications: {interval: 5s}", "notifications"),
     ("small_objects: {inline_max: 16KiB}", "small_objects"),

@@ -175,6 +175,9 @@ pub struct BucketStatus {
     name: String,
     objects: Option<u64>,
     bytes: Option<u64>,
+    /// Deleted by prefix and not purged yet; their bytes are still stored.
+    trash_objects: Option<u64>,
+    trash_bytes: Option<u64>,
     /// Bytes that deduplication saved.
     saved: Option<u64>,
 }
@@ -186,6 +189,8 @@ impl BucketStatus {
             name: name.to_owned(),
             objects: count.map(|count| count.objects),
             bytes: count.map(|count| count.bytes),
+            trash_objects: count.map(|count| count.trash_objects),
+            trash_bytes: count.map(|count| count.trash_bytes),
             saved: count.map(|count| count.saved),
         }
     }

@@ -16,8 +16,8 @@ use s3o_model::listing::ListQuery;
 use s3o_model::object::Tags;
 
 use super::{Mode, Sqlite, clock, options};
-use crate::conformance::copy_numbers;
 use crate::conformance::fixture::{Fixture, LEASE, bucket_name, key};
+use crate::conformance::{copy_numbers, trash_ends};
 use crate::objects::expire::{LIVE, MARK_EXPIRED_IN};
 use crate::unit::{Answer, Row, Statement, Unit};
 use crate::{Authority, Discard, Driver, DriverLayer, DueBatch, DueRange, Error, Late, PartSource, checks};
@@ -70,6 +70,7 @@ async fn run_everyday_operations(fixture: &Fixture) {
     copy_numbers::run_operations(fixture, bucket).await;
     fixture.catalog.bucket(&bucket_name("life")).await.expect("an answer");
     worker_operations(fixture).await;
+    trash_ends::run_operations(fixture, "recorded").await;
     lifecycle_operations(fixture, bucket).await;
     fixture.clean_up().await;
     fixture.catalog.delete_bucket(bucket).await.expect_err("not empty");
@@ -201,7 +202,7 @@ async fn multipart_operations(fixture: &Fixture, bucket: s3o_model::ids::BucketI
 
 /// Tables that a plan may scan: results and parameters of the statement itself, the few backends, and an index that
 /// holds only rows which wait for this statement.
-const BOUNDED: [&str; 13] = [
+const BOUNDED: [&str; 14] = [
     "s",
     "t",
     "json_each",
@@ -212,6 +213,7 @@ const BOUNDED: [&str; 13] = [
     "cluster",
     "copy_review",
     "copy_epoch",
+    "prefix_operations",
     "usage_ceilings",
     // Few rows wait for copies, and the count of those that are due ends at a bound.
     "copy_work",
@@ -242,6 +244,7 @@ fn cost_grows(steps: &[String]) -> bool {
 /// when the state of a backend changes.
 fn stops_at_first_row(sql: &str) -> bool {
     sql.starts_with("DELETE FROM buckets")
+        || sql.starts_with("SELECT 1 FROM trash_objects WHERE bucket_id")
         || sql.contains("factor <> coalesce(")
         || sql.starts_with("INSERT INTO copy_review")
         || [LIVE, MARK_EXPIRED_IN].contains(&sql)

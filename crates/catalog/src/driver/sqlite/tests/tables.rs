@@ -17,7 +17,7 @@ async fn plan(sql: &str) -> Vec<String> {
 #[tokio::test]
 async fn references_are_confirmed_without_an_index() {
     let steps = plan(BY_TABLE).await;
-    for table in ["objects", "multipart_parts", "content_parts", "pending_objects"] {
+    for table in ["objects", "multipart_parts", "content_parts", "pending_objects", "trash_objects"] {
         assert!(steps.contains(&format!("SCAN {table}")), "{table}: {steps:?}");
     }
     let by_index = plan(&BY_TABLE.replace("UNINDEXED(content_id; version_id)", "content_id")).await;
