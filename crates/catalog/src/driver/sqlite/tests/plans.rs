@@ -213,7 +213,7 @@ const BOUNDED: [&str; 14] = [
     "cluster",
     "copy_review",
     "copy_epoch",
-    "prefix_operations",
+    "prefix_operation",
     "usage_ceilings",
     // Few rows wait for copies, and the count of those that are due ends at a bound.
     "copy_work",
