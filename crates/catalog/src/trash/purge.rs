@@ -96,7 +96,7 @@ const COUNT: &str = "UPDATE prefix_operations SET objects = objects + s.n, bytes
 const NOTE: &str = "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
      SELECT 'not_purged', '', (SELECT name FROM buckets WHERE id = bucket_id) || '/' || key, size_bytes, $2, :now \
      FROM trash_objects WHERE token = $1 \
-     ON CONFLICT (backend_name, physical_key, kind) DO UPDATE SET detail = excluded.detail";
+     ON CONFLICT (backend_name, physical_key, target, kind) DO UPDATE SET detail = excluded.detail";
 
 /// The next failed deletion inserts its finding again.
 const FORGET_FINDINGS: &str = "DELETE FROM findings WHERE kind = 'not_purged' AND backend_name = '' \

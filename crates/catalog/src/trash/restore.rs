@@ -54,9 +54,9 @@ const NOTE_JOINED: &str = "UPDATE prefix_operations SET joined = 1 WHERE id = $2
      FROM trash_objects t JOIN contents c ON c.id = t.content_id WHERE t.token = $1 AND c.kind = 'joined')";
 
 /// Starts the review that finds pieces with too few or too many copies; no other backend, no copies.
-pub(super) const REVIEW_PIECES: &str = "INSERT INTO copy_review (only_row, position) SELECT 1, '' \
+pub(super) const REVIEW_PIECES: &str = "INSERT INTO copy_review (only_row, position, pass) SELECT 1, '', 0 \
      FROM prefix_operations WHERE id = $1 AND joined = 1 AND (SELECT count(*) FROM backends) > 1 \
-     ON CONFLICT (only_row) DO UPDATE SET position = ''";
+     ON CONFLICT (only_row) DO UPDATE SET position = '', pass = excluded.pass";
 
 const LOCK_CONTENTS: &str =
     "SELECT id FROM contents WHERE id IN (SELECT content_id FROM trash_objects WHERE token = $1) ORDER BY id /*lock*/";

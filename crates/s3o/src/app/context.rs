@@ -97,10 +97,10 @@ impl AppContext {
         let audit = open_audit(config, &clock)?;
         let mut registry = Registry::default();
         audit.register(&mut registry);
-        let usage_context = usage_context(&clock, entropy.as_ref());
         let drift = DriftGauge::register(&mut registry, config.backends.iter().map(|backend| backend.name.clone()));
         let budget = Budget::new(config.server.max_concurrent_requests);
         Ok(Self {
+            usage: usage_context(&clock, entropy.as_ref()),
             clock,
             entropy,
             ids,
@@ -124,7 +124,6 @@ impl AppContext {
             rebalance: Shared::new(workers::rebalance_settings(config)),
             trash_retention: Shared::new(config.sweep.retention),
             usage_settings: Shared::new(usage::settings(config)),
-            usage: usage_context,
             usage_wakeup: Arc::default(),
             store_time: Arc::default(),
             clock_guard: None,
