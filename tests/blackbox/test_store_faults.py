@@ -237,7 +237,7 @@ def quiet_server(own_server, stores):
 
 
 def test_hanging_store_delays_a_joined_object_once(quiet_server, stores):
-    """Every piece has its first copy on the store that hangs; only the first piece waits for it."""
+    """Only the first piece that has its first copy on the store that hangs waits for it."""
     parts = [body_of(PART_BYTES_MIN, number) for number in range(3)]
     multipart(quiet_server.s3(), BUCKET, "joined", parts)
     raw, answers = quiet_server.raw(), []
@@ -246,11 +246,15 @@ def test_hanging_store_delays_a_joined_object_once(quiet_server, stores):
         answers.append(raw.request("GET", f"/{BUCKET}/joined"))
 
     healthy = max(seconds_of(read) for _ in range(3))
-    stores[0].fail(HANGS)
-    hanging = seconds_of(read)
-    assert stores[0].failed > 0, "the first copies are on the first store"
+    hanging = []
+    for store in stores:
+        store.fail(HANGS)
+        seconds = seconds_of(read)
+        hanging += [seconds] * min(store.failed, 1)
+        store.recover()
+    assert hanging, "no first copy was on a store that hung"
     assert {(answer.status, answer.body == b"".join(parts)) for answer in answers} == {(200, True)}
-    assert hanging < healthy + 2 * FIRST_BYTE_SECONDS, "a second piece waited for the store, too"
+    assert max(hanging) < healthy + 2 * FIRST_BYTE_SECONDS, "a second piece waited for the store, too"
 
 
 def test_store_that_stalls_in_a_body_delays_a_read_once(quiet_server, stores):

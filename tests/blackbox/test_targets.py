@@ -1,5 +1,7 @@
 """Deletes on a store that other programs write to: versions, delete markers and uploads of others stay."""
 
+import json
+
 import pytest
 
 import seaweed
@@ -97,5 +99,7 @@ def test_rewritten_bytes_are_kept_and_reported(own_server):
     )
     eventually(lambda: emptied(server), 20, 0.1, "the cleanup still waits")
     assert theirs.read_bytes() == THEIRS[::-1]
-    (finding,) = server.admin_get("/findings?kind=changed")["items"]
+    status, answer = server.admin("GET", "/admin/api/findings?kind=changed")
+    assert status == 200
+    (finding,) = json.loads(answer)["items"]
     assert (finding["physical_key"], finding["target"]) == ("theirs.txt", "")
