@@ -5,11 +5,9 @@
 
 mod circuits;
 mod health;
-mod reads;
 mod usage;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use parking_lot::RwLock;
 use s3o_model::circuit::CircuitState;
@@ -21,7 +19,6 @@ use tokio::sync::Notify;
 
 pub use circuits::{BreakerContext, CallKind, Circuits};
 pub use health::{FULL_FOR, FullMark, Health, Outage, Reachability};
-pub use reads::ReadInProgress;
 
 use crate::layers::Breaker;
 use crate::usage::BackendUsage;
@@ -74,7 +71,6 @@ struct Member {
     state: RwLock<Arc<BackendState>>,
     /// Notified when a request saw an error that a probe should confirm.
     suspected: Arc<Notify>,
-    reads: Arc<AtomicUsize>,
 }
 
 impl Member {
@@ -126,8 +122,7 @@ impl Fleet {
             if fleet.get(backend.name()).is_some() {
                 return Err(DuplicateName(backend.name().clone()));
             }
-            let (state, reads) = (RwLock::default(), Arc::default());
-            fleet.members.push(Member { backend, circuits, usage: None, state, suspected, reads });
+            fleet.members.push(Member { backend, circuits, usage: None, state: RwLock::default(), suspected });
         }
         Ok(fleet)
     }

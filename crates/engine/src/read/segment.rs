@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use s3o_backend::fleet::{CallKind, ReadInProgress};
+use s3o_backend::fleet::CallKind;
 use s3o_backend::{ByteStream, Error as BackendError, SharedBackend, Span};
 use s3o_model::circuit::CircuitState;
 use s3o_model::content::{CopyTrust, Location, Piece, ReadableCopy};
@@ -116,10 +116,9 @@ impl Engine {
     }
 
     /// Opens the first known copy that is readable, the most trusted ones first. Among equals, copies behind an open
-    /// circuit are tried last, and before them those on backends whose usage limit is reached, and slow ones. The
-    /// others are ordered by the latency of their backends, and among equally fast ones by the reads in progress there.
-    /// A copy whose first byte is late is tried again without a timeout if its equals fail. Only a read that has begun
-    /// opens copies beyond a usage limit.
+    /// circuit are tried last, and before them those on backends whose usage limit is reached, and slow ones. A copy
+    /// whose first byte is late is tried again without a timeout if its equals fail. Only a read that has begun opens
+    /// copies beyond a usage limit.
     async fn open_known(
         &self,
         segment: &mut Segment,
@@ -141,13 +140,11 @@ impl Engine {
                 continue;
             }
             let timeout = self.first_byte_timeout(segment.copies.iter(), copy.trust);
-            let is_one_of_several = segment.tried.len() + segment.copies.len() > 1;
-            let read = self.fleet.begin_read(&location.backend).filter(|_| is_one_of_several);
             match self.open_copy(backend, location.key_version(), segment.span, timeout).await {
                 Some(Ok(stream)) => {
                     segment.open = Some(copy);
                     skipped.put_back(&mut segment.copies);
-                    return Ok(counted(stream, read));
+                    return Ok(stream);
                 }
                 Some(Err(error)) => failure = self.unreadable(segment, location, error).await,
                 None => {
@@ -163,9 +160,7 @@ impl Engine {
         let order = |copy: &ReadableCopy| {
             let name = &copy.location.backend;
             let is_late = history.late.contains(name) || self.fleet.is_slow(name);
-            let is_limited = self.limit_of(name).is_some();
-            let load = (self.fleet.latency_class(name), self.fleet.reads_in_progress(name));
-            (copy.trust, self.is_open(name), is_limited, is_late, load)
+            (copy.trust, self.is_open(name), self.limit_of(name).is_some(), is_late)
         };
         segment.copies.make_contiguous().sort_by_cached_key(order);
     }
@@ -207,7 +202,7 @@ impl Engine {
         let Some(copy) = segment.open.take() else { return };
         let Location { backend, physical_key, .. } = &copy.location;
         tracing::warn!(%backend, physical_key, "body of copy stalled, trying next");
-        self.fleet.record_first_byte(backend, None);
+        self.fleet.record_first_byte(backend, false);
         history.late.push(backend.clone());
         segment.copies.push_back(copy);
     }
@@ -221,15 +216,8 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> Option<Result<ByteStream, BackendError>> {
         let Some(timeout) = timeout else { return Some(backend.get(at, Some(span)).await) };
-        let began = self.clock.since_boot();
         let opened = tokio::time::timeout(timeout, first_byte(backend, at, span)).await.ok();
-        let took = self.clock.since_boot().saturating_sub(began);
-        match &opened {
-            // An error says nothing about the latency of bodies.
-            Some(Err(_)) => {}
-            Some(Ok(_)) => self.fleet.record_first_byte(backend.name(), Some(took)),
-            None => self.fleet.record_first_byte(backend.name(), None),
-        }
+        self.fleet.record_first_byte(backend.name(), opened.is_some());
         if opened.is_none() {
             tracing::warn!(backend = %backend.name(), physical_key = at.key, "first byte of copy is late, trying next");
         }
@@ -276,13 +264,4 @@ pub(super) fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
 fn log_unreadable(location: &Location, error: &BackendError) {
     let Location { backend, physical_key, .. } = location;
     tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
-}
-
-/// The stream with a read, if any, that is in progress until the stream is dropped.
-fn counted(stream: ByteStream, read: Option<ReadInProgress>) -> ByteStream {
-    let Some(read) = read else { return stream };
-    Box::pin(stream.map(move |chunk| {
-        let _in_progress = &read;
-        chunk
-    }))
 }
