@@ -103,7 +103,6 @@ pub(crate) enum LockRank {
     Object,
     Intent,
     Backend,
-    BackendKeys,
     Content,
     Cleanup,
     DeadLetter,

@@ -1,10 +1,8 @@
-//! Streams bytes of content from the backends. If a copy fails or stalls, the read continues with another
-//! copy at the same byte.
+//! Streams bytes of content from the backends. If a copy fails, the read continues with another copy at the same byte.
 
 mod segment;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
@@ -29,21 +27,13 @@ pub(crate) enum ContentSource {
     Joined { content: ContentId },
 }
 
-/// A segment and the stream of its open copy.
-struct OpenSegment {
-    segment: Segment,
-    stream: ByteStream,
-    /// How long to wait for the next chunk; `None` if no other copy can continue the body.
-    stall_timeout: Option<Duration>,
-}
-
 struct RangeReader {
     engine: Engine,
     /// The part of the range whose pieces are not read from the catalog yet.
     unplanned: Option<(ContentId, ByteRange)>,
     planned: VecDeque<Segment>,
-    /// The segment that is being sent.
-    current: Option<OpenSegment>,
+    /// The segment that is being sent, and its stream.
+    current: Option<(Segment, ByteStream)>,
     history: ReadHistory,
 }
 
@@ -91,9 +81,10 @@ impl RangeReader {
         if self.planned.is_empty() {
             self.plan().await?;
         }
-        let Some(segment) = self.planned.pop_front() else { return Ok(false) };
+        let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
         let no_copy = Error::Damaged("no copy of the content is known".to_owned());
-        self.open(segment, no_copy).await?;
+        let stream = self.engine.open_segment(&mut segment, &mut self.history, no_copy).await?;
+        self.current = Some((segment, stream));
         Ok(true)
     }
 
@@ -121,17 +112,9 @@ impl RangeReader {
         }
     }
 
-    /// Opens a copy of a segment; fails with `failure` if none can be read.
-    async fn open(&mut self, mut segment: Segment, failure: Error) -> Result<(), Error> {
-        let stream = self.engine.open_segment(&mut segment, &mut self.history, failure).await?;
-        let stall_timeout = self.engine.stall_timeout(&segment, &self.history);
-        self.current = Some(OpenSegment { segment, stream, stall_timeout });
-        Ok(())
-    }
-
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let Some(OpenSegment { segment, stream, stall_timeout }) = &mut self.current else {
+            let Some((segment, stream)) = &mut self.current else {
                 if self.open_next().await? {
                     continue;
                 }
@@ -141,11 +124,7 @@ impl RangeReader {
                 self.current = None;
                 continue;
             }
-            let Some(next) = next_within(stream, *stall_timeout).await else {
-                self.replace_stalled().await?;
-                continue;
-            };
-            match next {
+            match stream.next().await {
                 Some(Ok(chunk)) => {
                     segment.advance(chunk.len() as u64);
                     return Ok(Some(chunk));
@@ -162,26 +141,10 @@ impl RangeReader {
 
     /// Continues with the next copy at the first byte that was not read.
     async fn resume(&mut self, failure: Error) -> Result<(), Error> {
-        match self.current.take() {
-            Some(current) => self.open(current.segment, failure).await,
-            None => Ok(()),
+        if let Some((mut segment, _)) = self.current.take() {
+            let stream = self.engine.open_segment(&mut segment, &mut self.history, failure).await?;
+            self.current = Some((segment, stream));
         }
-    }
-
-    /// Continues with another copy, because the next chunk of the open one is late.
-    async fn replace_stalled(&mut self) -> Result<(), Error> {
-        if let Some(OpenSegment { segment, .. }) = &mut self.current {
-            self.engine.return_stalled(segment, &mut self.history);
-        }
-        let detail = "the read of the last copy stalled".to_owned();
-        self.resume(unavailable(BackendTrouble::Unreachable, detail)).await
-    }
-}
-
-/// The next item of a stream; `None` if it does not come in time.
-async fn next_within(stream: &mut ByteStream, timeout: Option<Duration>) -> Option<Option<Result<Bytes, BodyError>>> {
-    match timeout {
-        Some(timeout) => tokio::time::timeout(timeout, stream.next()).await.ok(),
-        None => Some(stream.next().await),
+        Ok(())
     }
 }

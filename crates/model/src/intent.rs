@@ -55,8 +55,7 @@ impl Intent {
     /// Backend and physical key of the copy.
     #[must_use]
     pub fn place(&self) -> Location {
-        let (backend, physical_key) = (self.backend.clone(), self.physical_key.clone());
-        Location { backend, physical_key, backend_version: None }
+        Location { backend: self.backend.clone(), physical_key: self.physical_key.clone() }
     }
 }
 

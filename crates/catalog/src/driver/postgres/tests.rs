@@ -3,7 +3,6 @@
 mod explained;
 mod held_snapshot;
 mod integrity;
-mod migrations;
 mod recently_condemned;
 mod tables;
 

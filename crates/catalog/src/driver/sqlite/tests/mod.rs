@@ -3,7 +3,6 @@
 mod damage;
 mod groups;
 mod killed;
-mod migrations;
 mod opening;
 mod plans;
 mod tables;
