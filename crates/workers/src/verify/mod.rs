@@ -1,4 +1,4 @@
-//! Verifies the invariants of a running system; it changes nothing.
+//! Verifies the invariants of a running system; it changes no row. Damage of the database degrades the process.
 //!
 //! Each check reads the catalog page by page, every page in one consistent query. Backends are listed
 //! page by page and compared with the rows that name their keys; every difference is checked twice.
