@@ -119,7 +119,10 @@ for name in $suites; do
         alone) suite alone blackbox -m alone ;;
         chaos) suite chaos blackbox -k test_chaos ;;
         damage) suite damage blackbox -k test_no_damage_deletes -s ;;
-        drills) suite drills blackbox -k "test_store_faults or test_large_drain or test_idle_copies" -s ;;
+        drills)
+            suite drills blackbox -k "test_store_faults or test_large_drain or test_idle_copies" -s
+            S3O_STORE_FAULT_INSTANCES=2 suite instances blackbox -k test_faults_of_one_store_at_a_time -s
+            ;;
         *) echo "$name is not a suite; use check, rust, doc, blackbox, alone, chaos, damage or drills" >&2; exit 2 ;;
     esac
 done

@@ -1,4 +1,4 @@
-"""A proxy to a real S3 server that fails as a whole: it stops, hangs, answers with errors, or cuts bodies off."""
+"""A proxy to a real S3 server that fails as a whole: it stops, hangs, answers with errors, cuts or stalls bodies."""
 
 import contextlib
 import socket
@@ -10,6 +10,7 @@ from refusing_proxy import ProxyHandler, RefusingProxy
 
 # What the store does. `WORKS` is the healthy state; `STOPS` refuses connections.
 WORKS, STOPS, HANGS, ERRORS, WRITES_FAIL, CUTS = "works", "stops", "hangs", "errors", "writes fail", "cuts bodies"
+STALLS = "stalls bodies"
 INTERNAL_ERROR = b"<Error><Code>InternalError</Code><Message>no</Message></Error>"
 WRITES = {"PUT", "POST"}
 CLOSE_AT_ONCE = struct.pack("ii", 1, 0)
@@ -35,8 +36,8 @@ class FaultyHandler(ProxyHandler):
         # A store that hangs or stops meanwhile has done what was asked, and does not answer.
         if store.mode == HANGS:
             return self.never_answer()
-        if store.mode == CUTS and self.command == "GET" and "/.s3o/" not in self.path:
-            return self.cut_off(*answer)
+        if store.mode in (CUTS, STALLS) and self.command == "GET" and "/.s3o/" not in self.path:
+            return self.send_half(*answer)
         return self.reply(*answer)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer_request
@@ -47,13 +48,17 @@ class FaultyHandler(ProxyHandler):
         store.resumed.wait()
         self.close_connection = True
 
-    def cut_off(self, status, headers, body):
-        """Sends the head of the answer and half of the body, then resets the connection."""
+    def send_half(self, status, headers, body):
+        """Sends the head of the answer and half of the body; then resets the connection, or leaves it open."""
         if status >= 300 or len(body) < 2:
             return self.reply(status, headers, body)
         store = self.server.proxy
+        stalls = store.mode == STALLS
         store.failed += 1
         self.reply(status, headers, body, sent=len(body) // 2)
+        if stalls:
+            self.wfile.flush()
+            store.resumed.wait()
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, CLOSE_AT_ONCE)
 

@@ -123,6 +123,31 @@ def test_new_upload_of_a_part_repairs_the_object(server):
     empty(server)
 
 
+def test_read_through_the_cache_uses_another_copy_instead_of_a_wrong_one(own_server):
+    replication = {"factor": 2, "write_copies": 2, "interval": "200ms"}
+    cache = {"enabled": True, "max_object_size": "16MiB"}
+    server = server_of("fs", own_server, {"replication": replication, "cache": cache})
+    server.config["backends"].append({"name": "second", "kind": "fs", "root": str(server.folder / "second")})
+    (server.folder / "second").mkdir()
+    s3 = server.start().s3()
+    send(server, "whole", body_of(SIZE), "signed")
+    parts = [body_of(PART_BYTES_MIN, "part"), b"end"]
+    multipart(s3, ONCE, "joined", parts)
+    # The cache is empty after a start.
+    server.stop()
+    copies = server.rows("SELECT physical_key, size_bytes FROM object_locations WHERE backend_name = 'disk'")
+    assert len(copies) == 3
+    for physical_key, size in copies:
+        Store(server).remove(physical_key)
+        Store(server).write(physical_key, bytes(size))
+    server.start()
+    assert fetch(server, "whole") == body_of(SIZE)
+    assert fetch(server, "joined") == b"".join(parts)
+    states = "SELECT DISTINCT backend_name, state FROM object_locations WHERE state <> 'lost'"
+    eventually(lambda: set(server.rows(states)) == {("disk", "present"), ("second", "present")}, message="not repaired")
+    settle(server)
+
+
 @pytest.fixture(params=["away", "away on postgres", "another folder"])
 def unplugged_disk(request, own_server):
     """A server with two disks, and functions that remove the first one and bring it back."""

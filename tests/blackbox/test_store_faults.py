@@ -1,6 +1,7 @@
 """Two copies on three S3 stores, under load: each store stops, hangs, fails, is wiped, and returns; nothing is lost.
 
-`S3O_STORE_FAULT_SECONDS` is the duration of each fault, `S3O_STORE_FAULT_INSTANCES=2` runs two instances on PostgreSQL.
+`S3O_STORE_FAULT_SECONDS` is the duration of each fault, `S3O_STORE_FAULT_INSTANCES=2` runs all of them with two
+instances on PostgreSQL; by default, two instances meet the faults of one store.
 """
 
 import os
@@ -13,7 +14,7 @@ import pytest
 
 from admin_client import admin_request
 from catalogs import PostgresCatalog
-from faulty_store import CUTS, ERRORS, HANGS, STOPS, WRITES_FAIL, FaultyStore
+from faulty_store import CUTS, ERRORS, HANGS, STALLS, STOPS, WRITES_FAIL, FaultyStore
 from polling import eventually
 from s3_checks import PART_BYTES_MIN, body_of, multipart
 from settled_state import QUICK, settle
@@ -24,8 +25,11 @@ SECONDS = float(os.environ.get("S3O_STORE_FAULT_SECONDS", "1"))
 INSTANCES = int(os.environ.get("S3O_STORE_FAULT_INSTANCES", "1"))
 WRITERS, READERS, FIXED_OBJECTS = 3, 2, 12
 # Other instances compare the identity of an accepted store within half a minute.
-RECOVERY_SECONDS = 60 * INSTANCES
+RECOVERY_SECONDS = 120
 FIRST_BYTE_SECONDS = 2
+# Faults that end no call: each lasts longer than a GET waits for one.
+WITHOUT_END = (HANGS, STALLS)
+MODES = (STOPS, ERRORS, WRITES_FAIL, CUTS, *WITHOUT_END)
 # How long a write waits for a store that does not answer.
 STALL_SECONDS = 10
 # On top of the slowest GET without a fault: the machine schedules a GET and its timer among the load.
@@ -55,14 +59,19 @@ def stores():
 
 
 @pytest.fixture
-def servers(own_server, stores):
-    catalog = PostgresCatalog() if INSTANCES > 1 else None
-    made = []
-    for number in range(INSTANCES):
-        made.append(own_server(name=f"instance-{number}", settings=SETTINGS, catalog=catalog))
-        made[-1].config["backends"] = [store.backend for store in stores]
-        made[-1].start()
-    made[0].s3().create_bucket(Bucket=BUCKET)
+def start(own_server, stores):
+    """Starts this many instances on the three stores."""
+
+    def made(count):
+        catalog = PostgresCatalog() if count > 1 else None
+        servers = []
+        for number in range(count):
+            servers.append(own_server(name=f"instance-{number}", settings=SETTINGS, catalog=catalog))
+            servers[-1].config["backends"] = [store.backend for store in stores]
+            servers[-1].start()
+        servers[0].s3().create_bucket(Bucket=BUCKET)
+        return servers
+
     return made
 
 
@@ -107,9 +116,10 @@ class StoreFaultRun:
         self.results.phase = phase
         time.sleep(seconds)
 
-    def inject(self, store, mode, seconds):
+    def inject(self, store, mode):
         """One fault of one store, until all contents have two copies again."""
         phase = f"{store.name} {mode}"
+        seconds = SECONDS + (FIRST_BYTE_SECONDS if mode in WITHOUT_END else 0)
         store.fail(mode)
         self.run_phase(phase, seconds)
         store.recover()
@@ -132,11 +142,15 @@ class StoreFaultRun:
         self.recovered(f"{store.name} wiped")
 
     def recovered(self, phase):
-        """Waits until every store takes calls and every content has two copies again."""
+        """Waits until every store takes calls, every content has two copies again, and no request meets two faults."""
         self.results.phase = f"{phase}, recovery"
+        eventually(lambda: not self.is_any_waiting_since(phase), RECOVERY_SECONDS, 0.02, f"{phase}: a request waits")
         eventually(self.are_stores_usable, RECOVERY_SECONDS, 0.1, f"{phase}: a store is not used again")
         eventually(self.are_copies_complete, RECOVERY_SECONDS, 0.1, f"{phase}: copies are missing")
         assert not self.results.failures, self.results.failures[:5]
+
+    def is_any_waiting_since(self, phase):
+        return any(client.waiting_since == phase for client in self.clients)
 
     def are_stores_usable(self):
         expected = {"s3o_backend_up": 1, "s3o_backend_frozen": 0, "s3o_circuit_breaker_state": 0}
@@ -149,35 +163,55 @@ class StoreFaultRun:
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(240 + 30 * SECONDS)
-def test_faults_of_one_store_at_a_time_lose_nothing_and_delay_little(servers, stores, capsys):
+@pytest.mark.timeout(300 + 30 * SECONDS)
+def test_faults_of_one_store_at_a_time_lose_nothing_and_delay_little(start, stores, capsys):
+    drill = run_faults(start(INSTANCES), stores, stores, capsys)
+    assert_every_object_has_two_copies(drill)
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(INSTANCES > 1, reason="all faults run with several instances")
+def test_faults_of_a_store_of_two_instances_lose_nothing_and_delay_little(start, stores, capsys):
+    drill = run_faults(start(2), stores, (), capsys)
+    assert_every_object_has_two_copies(drill)
+
+
+def run_faults(servers, stores, wiped, capsys):
+    """Each fault of each store under load, or those of the first store if none is wiped."""
     took = {}
     with StoreFaultRun(servers, stores) as drill:
         drill.run_phase("healthy", 2)
-        for store in stores:
-            for mode in (STOPS, ERRORS, WRITES_FAIL, CUTS, HANGS):
-                began = time.monotonic()
-                drill.inject(store, mode, SECONDS + (FIRST_BYTE_SECONDS if mode == HANGS else 0))
-                took[f"{store.name} {mode}"] = time.monotonic() - began
-            began = time.monotonic()
-            drill.wipe(store)
-            took[f"{store.name} wiped"] = time.monotonic() - began
+        for store in wiped or stores[:1]:
+            for mode in MODES:
+                took[f"{store.name} {mode}"] = seconds_of(lambda store=store, mode=mode: drill.inject(store, mode))
+            if wiped:
+                took[f"{store.name} wiped"] = seconds_of(lambda store=store: drill.wipe(store))
         drill.run_phase("healthy", 1)
-    results = drill.results
     with capsys.disabled():
-        print("\n ", ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in took.items()))
-        print("  requests:", dict(Counter(sample.kind for sample in results.samples)))
-        print("  tries of PUTs:", dict(Counter(sample.tries for sample in results.samples if sample.kind == "PUT")))
-        for kind in ("GET", "PUT"):
-            seen = [phase for phase in ("healthy", *took) if results.count(kind, phase)]
-            slowest = {phase: results.slowest(kind, phase.__eq__) for phase in seen}
-            print(f"  slowest {kind}:", {phase: round(seconds, 2) for phase, seconds in slowest.items()})
-    assert not results.failures, results.failures[:5]
-    assert all(drill.met[mode] > 0 for mode in (ERRORS, WRITES_FAIL, CUTS, HANGS)), drill.met
-    healthy = results.slowest("GET", lambda phase: phase == "healthy")
-    hanging = results.slowest("GET", lambda phase: HANGS in phase)
-    assert hanging <= healthy + FIRST_BYTE_SECONDS + SLACK_SECONDS, (hanging, healthy)
-    assert_every_object_has_two_copies(drill)
+        print_results(drill.results, took)
+    assert not drill.results.failures, drill.results.failures[:5]
+    assert all(drill.met[mode] > 0 for mode in MODES if mode != STOPS), drill.met
+    healthy = drill.results.slowest("GET", lambda phase: phase == "healthy")
+    waiting = drill.results.slowest("GET", lambda phase: any(mode in phase for mode in WITHOUT_END))
+    assert waiting <= healthy + FIRST_BYTE_SECONDS + SLACK_SECONDS, (waiting, healthy)
+    return drill
+
+
+def print_results(results, took):
+    print("\n ", ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in took.items()))
+    print("  requests:", dict(Counter(sample.kind for sample in results.samples)))
+    print("  tries of PUTs:", dict(Counter(sample.tries for sample in results.samples if sample.kind == "PUT")))
+    for kind in ("GET", "PUT"):
+        seen = [phase for phase in ("healthy", *took) if results.count(kind, phase)]
+        slowest = {phase: results.slowest(kind, phase.__eq__) for phase in seen}
+        print(f"  slowest {kind}:", {phase: round(seconds, 2) for phase, seconds in slowest.items()})
+
+
+def seconds_of(act):
+    began = time.monotonic()
+    act()
+    return time.monotonic() - began
 
 
 def assert_every_object_has_two_copies(drill):
@@ -206,14 +240,8 @@ def quiet_server(own_server, stores):
     return server
 
 
-def seconds_of(act):
-    began = time.monotonic()
-    act()
-    return time.monotonic() - began
-
-
 def test_hanging_store_delays_a_joined_object_once(quiet_server, stores):
-    """Every piece has its first copy on the store that hangs; only the first piece waits for it."""
+    """Only the first piece that has its first copy on the store that hangs waits for it."""
     parts = [body_of(PART_BYTES_MIN, number) for number in range(3)]
     multipart(quiet_server.s3(), BUCKET, "joined", parts)
     raw, answers = quiet_server.raw(), []
@@ -222,11 +250,61 @@ def test_hanging_store_delays_a_joined_object_once(quiet_server, stores):
         answers.append(raw.request("GET", f"/{BUCKET}/joined"))
 
     healthy = max(seconds_of(read) for _ in range(3))
-    stores[0].fail(HANGS)
-    hanging = seconds_of(read)
-    assert stores[0].failed > 0, "the first copies are on the first store"
+    hanging = []
+    for store in stores:
+        store.fail(HANGS)
+        seconds = seconds_of(read)
+        hanging += [seconds] * min(store.failed, 1)
+        store.recover()
     assert {(answer.status, answer.body == b"".join(parts)) for answer in answers} == {(200, True)}
-    assert hanging < healthy + 2 * FIRST_BYTE_SECONDS, "a second piece waited for the store, too"
+    assert FIRST_BYTE_SECONDS <= max(hanging), "no read waited for its first copy"
+    assert max(hanging) < healthy + 2 * FIRST_BYTE_SECONDS, "a second piece waited for the store, too"
+
+
+def test_hanging_store_delays_an_object_that_the_cache_lacks_once(quiet_server, stores):
+    """A cached body is read as a whole and verified; its parts do not wait for the store one after the other."""
+    quiet_server.config["cache"] = {"enabled": True, "max_object_size": "16MiB"}
+    quiet_server.stop()
+    s3 = quiet_server.start().s3()
+    bodies = {f"small-{number}": body_of(20_000, number) for number in range(3)}
+    for key, body in bodies.items():
+        s3.put_object(Bucket=BUCKET, Key=key, Body=body)
+    parts = [body_of(PART_BYTES_MIN, number) for number in range(3)]
+    multipart(s3, BUCKET, "joined", parts)
+    bodies["joined"], met = b"".join(parts), 0
+    for store in stores:
+        # The cache is empty after a start.
+        quiet_server.stop()
+        raw = quiet_server.start().raw()
+        store.fail(HANGS)
+        for key, body in bodies.items():
+            began = time.monotonic()
+            answer = raw.request("GET", f"/{BUCKET}/{key}")
+            assert (answer.status, answer.body == body) == (200, True), key
+            assert time.monotonic() - began < 2 * FIRST_BYTE_SECONDS, (store.name, key)
+        met += store.failed
+        store.recover()
+    assert met, "no read met a store that hangs"
+
+
+def test_store_that_stalls_in_a_body_delays_a_read_once(quiet_server, stores):
+    """The bytes before the stall come from one store, the others from another one."""
+    body, answers, stalled = body_of(400_000), [], []
+    raw = quiet_server.raw()
+    assert raw.request("PUT", f"/{BUCKET}/stalled", body=body).status == 200
+
+    def read():
+        answers.append(raw.request("GET", f"/{BUCKET}/stalled"))
+
+    healthy = max(seconds_of(read) for _ in range(3))
+    # One of them has the copy that is read first.
+    for store in stores:
+        store.fail(STALLS)
+        seconds = seconds_of(read)
+        stalled += [seconds] * store.failed
+        store.recover()
+    assert {(answer.status, answer.body == body) for answer in answers} == {(200, True)}
+    assert stalled and FIRST_BYTE_SECONDS <= max(stalled) < healthy + FIRST_BYTE_SECONDS + SLACK_SECONDS, stalled
 
 
 def test_hanging_store_is_skipped_after_a_few_writes(quiet_server, stores):

@@ -60,11 +60,15 @@ class LoadClient(threading.Thread):
         self.name, self.servers = name, servers
         self.results, self.stopping = results, stopping
         self.random = random.Random(name)
+        # The phase in which the request that is in progress began.
+        self.waiting_since = None
 
     def run(self):
         try:
             while not self.stopping.is_set():
+                self.waiting_since = self.results.phase
                 self.step()
+                self.waiting_since = None
                 self.stopping.wait(self.pause_seconds)
         except BaseException as fault:
             self.results.failures.append(f"{self.name} ended: {fault!r}")

@@ -48,6 +48,8 @@ async fn copy_out_of_reach_costs_no_call_and_no_backoff_and_yields_the_lock() {
         }
         assert_eq!((calls(&harness), attempts(&harness).await), (before, vec!["0".to_owned()]));
         freeze(&harness, position, None);
+        // As after every change that makes a backend usable.
+        harness.catalog.hasten_copy_work().await.expect("due");
         assert_eq!(replicate(&harness).await.items["copied"], 1);
         harness.settle().await;
         harness.check(&Expected::from([("a", vec![Some(BODY.to_vec())])])).await;

@@ -13,6 +13,8 @@ use tokio::time::Instant;
 const BODY: &[u8] = b"a body with two copies";
 /// Longer than the wait for the first byte, shorter than any other timeout.
 const SLOW: Duration = Duration::from_secs(5);
+/// Longer than any timeout.
+const HUNG: Duration = Duration::from_secs(100);
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One object with a copy on each of two backends.
@@ -62,7 +64,7 @@ async fn read_time(harness: &Harness) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn hung_copy_delays_a_read_by_the_first_byte_timeout_only() {
     let harness = two_copies().await;
-    fail_next(&harness, 0, Fault::Hang(Duration::from_secs(100)));
+    fail_next(&harness, 0, Fault::Hang(HUNG));
     assert_eq!(read_time(&harness).await.as_secs(), FIRST_BYTE_TIMEOUT.as_secs());
 }
 
@@ -88,6 +90,43 @@ async fn slow_copy_continues_the_body_if_the_other_copy_is_cut_off() {
     fail_next(&harness, 0, Fault::Delay(SLOW));
     fail_next(&harness, 1, Fault::Cut(7));
     read_time(&harness).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stalled_body_continues_with_the_other_copy_after_the_timeout() {
+    let harness = two_copies().await;
+    fail_next(&harness, 0, Fault::Pause(7, HUNG));
+    assert_eq!(read_time(&harness).await.as_secs(), FIRST_BYTE_TIMEOUT.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stalled_copy_is_read_again_if_the_other_copy_is_unreadable() {
+    let harness = two_copies().await;
+    fail_next(&harness, 0, Fault::Pause(7, HUNG));
+    fail_next(&harness, 1, Fault::Before);
+    assert_eq!(read_time(&harness).await.as_secs(), FIRST_BYTE_TIMEOUT.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_does_not_alternate_between_stalled_copies() {
+    let harness = two_copies().await;
+    fail_next(&harness, 0, Fault::Pause(7, HUNG));
+    fail_next(&harness, 1, Fault::Pause(3, SLOW));
+    assert_eq!(read_time(&harness).await.as_secs(), (FIRST_BYTE_TIMEOUT + SLOW).as_secs());
+    assert_eq!(harness.environment.backends[1].flaky.log().iter().filter(|call| call.operation == "get").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stalled_copy_is_not_given_up_for_a_suspect_one() {
+    let harness = two_copies().await;
+    damage_second_copy(&harness).await;
+    fail_next(&harness, 0, Fault::Pause(7, SLOW));
+    let (start, suspect) = (Instant::now(), &harness.environment.backends[1].flaky);
+    let calls = suspect.calls();
+    let mut body = harness.engine.get_object(get("a")).await.expect("opened").body;
+    assert_eq!(body.try_next().await.expect("a chunk").map(|chunk| chunk.len()), Some(7));
+    tokio::time::timeout(SLOW / 2, body.try_next()).await.expect_err("it waits for the only good copy");
+    assert_eq!((suspect.calls(), start.elapsed()), (calls, SLOW / 2));
 }
 
 #[tokio::test(start_paused = true)]

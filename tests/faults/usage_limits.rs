@@ -1,10 +1,13 @@
 //! What a reached usage limit stops, and what continues.
 
+use std::time::Duration;
+
+use s3o_backend::layers::Fault;
 use s3o_catalog::Mode;
 use s3o_engine::Error;
 use s3o_model::usage::{UsageKind, UsageLimits, UsagePolicy, UsageTotals};
 use s3o_tests::environment::Environment;
-use s3o_tests::harness::{Harness, get};
+use s3o_tests::harness::{Expected, Harness, get};
 
 const BODY: &[u8] = b"a body on two of three backends";
 
@@ -121,9 +124,37 @@ async fn copies_wait_near_a_limit() {
     limit(&harness, free, ingress(1000)).await;
     let usage = harness.process.fleet.usage(&free.parse().expect("valid")).expect("counted");
     usage.counters().add_sent(810);
-    let report = harness.tick_after(harness.process.worker("replicator"), std::time::Duration::ZERO).await;
+    let report = harness.tick_after(harness.process.worker("replicator"), Duration::ZERO).await;
     assert_eq!(report.items.get("copied"), None, "{report:?}");
     limit(&harness, free, ingress(2000)).await;
     harness.settle().await;
     assert_eq!(backends_of_copies(&harness).await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn backend_upload_that_began_within_the_limit_is_finished_beyond_it() {
+    let harness = Harness::with_bucket(Environment::new(8), Mode::Inline).await;
+    harness.flaky.fail_call(harness.flaky.calls() + 2, Fault::Delay(Duration::from_secs(2)));
+    let exceed = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        limit(&harness, "memory", requests(1)).await;
+        assert_eq!(reached(harness.store("b", BODY).await).1, UsageKind::Requests);
+    };
+    let (stored, ()) = tokio::join!(harness.store("a", BODY), exceed);
+    stored.expect("parts are sent, and the upload is finished");
+    limit(&harness, "memory", requests(0)).await;
+    harness.check(&Expected::from([("a", vec![Some(BODY.to_vec())]), ("b", vec![None])])).await;
+}
+
+#[tokio::test]
+async fn content_whose_copy_may_not_be_probed_is_not_joined() {
+    let environment = Environment::new(1 << 20).with_dedup(true).with_backend("second", 1 << 20, None);
+    let harness = Harness::with_bucket(environment, Mode::Inline).await;
+    harness.store("a", BODY).await.expect("stored");
+    limit(&harness, "memory", requests(1)).await;
+    harness.store("b", BODY).await.expect("stored");
+    assert_eq!(backends_of_copies(&harness).await, ["memory", "second"]);
+    limit(&harness, "memory", requests(0)).await;
+    harness.store("c", BODY).await.expect("stored");
+    assert_eq!(backends_of_copies(&harness).await, ["memory", "second"], "the content is joined again");
 }

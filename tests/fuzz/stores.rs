@@ -114,7 +114,7 @@ async fn check_delete(s3: &S3, scripted: &Scripted) {
 }
 
 async fn check_probe(s3: &S3, scripted: &Scripted) {
-    match s3.probe("b/a~1").await {
+    match s3.probe("b/a~1".into()).await {
         Probe::Present(_) => assert!(scripted.is_success()),
         Probe::Absent => assert_eq!(scripted.status(), Some(404)),
         Probe::Unknown(_) => {}
@@ -126,7 +126,7 @@ async fn check_probe(s3: &S3, scripted: &Scripted) {
 
 async fn check_get(s3: &S3, scripted: &Scripted) {
     for span in [None, Some(Span { offset: 2, length: 5 })] {
-        let Ok(mut stream) = s3.get("b/a~1", span).await else { continue };
+        let Ok(mut stream) = s3.get("b/a~1".into(), span).await else { continue };
         assert!(scripted.is_success());
         let mut length = 0;
         let mut broken = false;

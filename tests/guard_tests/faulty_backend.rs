@@ -10,10 +10,11 @@ use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use s3o_backend::layers::Flaky;
 use s3o_backend::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Memory, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
-    UploadedPart, UploadsPage, Written,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Memory, Page, PartOf, Probe, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 use s3o_tests::environment::TestBackend;
 use tokio::sync::Semaphore;
 
@@ -142,12 +143,12 @@ impl Backend for FaultyBackend {
         self.disk().put(key, size_bytes, body_of(bytes)).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        self.disk().get(self.location(key), span).await
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
+        self.disk().get(KeyVersion { key: self.location(at.key), ..at }, span).await
     }
 
-    async fn probe(&self, key: &str) -> Probe {
-        match self.disk().probe(self.location(key)).await {
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
+        match self.disk().probe(KeyVersion { key: self.location(at.key), ..at }).await {
             Probe::Unknown(_) if self.flaws.unknown_is_absent => Probe::Absent,
             probe => probe,
         }
@@ -161,8 +162,25 @@ impl Backend for FaultyBackend {
         self.disk().delete_batch(&doomed).await.into_iter().map(|answer| self.answer(answer)).collect()
     }
 
+    async fn delete_expected(&self, doomed: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        let doomed = DeleteKey { key: self.location(&doomed.key).to_owned(), ..doomed.clone() };
+        match self.disk().delete_expected(&doomed, expected).await {
+            ExpectedDelete::Answered(answer) => ExpectedDelete::Answered(self.answer(answer)),
+            ExpectedDelete::Changed(why) => ExpectedDelete::Changed(why),
+        }
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         self.disk().list(prefix, after, limit).await
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        self.disk().list_versions(prefix, after, limit).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use s3o_catalog::{Catalog, Error as CatalogError, UnhealthyRule};
+use s3o_catalog::{Acceptance, Catalog, Error as CatalogError, PlannedMark, UnhealthyRule};
+use s3o_model::clock::Timestamp;
 use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
 use s3o_tests::environment::TestBackend;
@@ -61,7 +62,7 @@ pub async fn expire_elsewhere(catalog: Arc<Catalog>, ids: IdSource, mut rng: Rng
     }
 }
 
-/// Drains that start and stop, backends that become unhealthy and recover, and factors that change.
+/// Drains that start and stop, backends that become unhealthy and recover, or are accepted, and factors that change.
 pub async fn change_copies(
     catalog: Arc<Catalog>,
     instance: InstanceId,
@@ -72,11 +73,12 @@ pub async fn change_copies(
     loop {
         tokio::time::sleep(Duration::from_millis(rng.u64(100..3_000))).await;
         let name = &names[rng.usize(..names.len())];
-        let (what, changed) = match rng.u8(..6) {
+        let (what, changed) = match rng.u8(..7) {
             0 => ("factor changed", catalog.set_factors(rng.usize(1..=2), &[]).await.is_ok_and(|changed| changed)),
             1 => ("drain started", catalog.start_drain(name, &names).await.is_ok()),
             2 => ("unhealthy began", begin_unhealthy(&catalog, instance, name, &names).await.is_ok()),
             3 => ("unhealthy ended", catalog.end_unhealthy(name).await.is_ok()),
+            4 => ("backend accepted", accept(&catalog, name, rng.u64(..)).await.is_ok()),
             _ => ("drain stopped", catalog.stop_drain(name).await.is_ok()),
         };
         if changed {
@@ -98,6 +100,16 @@ async fn begin_unhealthy(
     let began = catalog.begin_unhealthy(name, names, rule).await;
     catalog.close_view(instance, name).await?;
     began
+}
+
+/// Another instance accepts the backend as it is, and dies before it writes the mark: the copies there do not count
+/// until they are found again.
+async fn accept(catalog: &Catalog, name: &BackendName, mark: u64) -> Result<(), CatalogError> {
+    let known = catalog.known_backend(name).await?;
+    let sequence = known.mark_sequence.max(known.next_sequence) + 1;
+    let next = PlannedMark { mark: format!("accepted-{mark}"), sequence };
+    let upto = Timestamp::from_millis(0);
+    catalog.accept_mark(name, Acceptance { expected: &known, hash: "found", next: &next, upto }).await
 }
 
 /// Runs one tick and records its report.

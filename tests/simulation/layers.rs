@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use s3o_backend::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, SharedBackend, Span,
+    Traits, UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
 use s3o_catalog::unit::{Answer, Row, Statement, Unit};
 use s3o_catalog::{Driver, DriverLayer, Error as CatalogError};
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 
 use crate::fault_schedule::{CatalogFault, FaultSchedule};
 use crate::journal::Journal;
@@ -137,12 +138,12 @@ impl Backend for CheckedBackend {
         self.timed(self.inner.put(key, size_bytes, body)).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        self.timed(self.inner.get(key, span)).await
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
+        self.timed(self.inner.get(at, span)).await
     }
 
-    async fn probe(&self, key: &str) -> Probe {
-        self.timed(self.inner.probe(key)).await
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
+        self.timed(self.inner.probe(at)).await
     }
 
     async fn delete_batch(&self, doomed: &[DeleteKey]) -> Vec<DeleteAnswer> {
@@ -155,8 +156,25 @@ impl Backend for CheckedBackend {
         answers
     }
 
+    async fn delete_expected(&self, doomed: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        delay(&self.schedule).await;
+        self.check_delete(doomed).await;
+        let answer = self.inner.delete_expected(doomed, expected).await;
+        delay(&self.schedule).await;
+        answer
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         self.timed(self.inner.list(prefix, after, limit)).await
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        self.timed(self.inner.list_versions(prefix, after, limit)).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {

@@ -50,8 +50,9 @@ const OUTCOMES: [&str; 10] = [
 /// Dedup events; each must occur in every shard.
 const DEDUP: [&str; 2] = ["content pinned", "content kept once"];
 /// Changes of the number of copies; each must occur in every shard.
-const COPIES: [&str; 9] = [
+const COPIES: [&str; 10] = [
     "factor changed",
+    "backend accepted",
     "unhealthy began",
     "unhealthy ended",
     "drain started",

@@ -99,7 +99,7 @@ impl Simulation {
         let environment = Environment::with_clock(clock.clone(), Arc::new(SeededEntropy::new(rng.u64(..))))
             .with_backend("near", u64::MAX, Some(SMALL_BACKEND_BYTES))
             .with_backend("far", far_put_max, far_bytes);
-        let environment = with_spare(environment, copies)
+        let environment = with_spare(environment, copies, seed)
             .with_settings(ProcessSettings { rebalance: rebalance(seed), ..settings(copies) })
             .with_dedup(dedup)
             .with_cache((seed % 2 == 1).then_some(CACHE))
@@ -240,8 +240,12 @@ fn rebalance(seed: u64) -> RebalanceRules {
     }
 }
 
-/// With several copies, there is a third backend: the first one is soon full.
-fn with_spare(environment: Environment<SimulatedClock>, copies: usize) -> Environment<SimulatedClock> {
+/// With several copies, there is a third backend: the first one is soon full. A fifth of the seeds has a backend that
+/// keeps versions.
+fn with_spare(environment: Environment<SimulatedClock>, copies: usize, seed: u64) -> Environment<SimulatedClock> {
+    if seed.is_multiple_of(5) {
+        environment.backends[1].memory.keep_versions();
+    }
     if copies == 1 { environment } else { environment.with_backend("spare", u64::MAX, None) }
 }
 

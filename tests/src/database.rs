@@ -15,11 +15,11 @@ use s3o_model::ids::IdSource;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_postgres::{Client, NoTls};
 
-/// Builds the statements that empty every table, except the one whose only row a migration inserted. Deleting a few
+/// Builds the statements that empty every table, except those whose only row a migration inserted. Deleting a few
 /// rows is faster than TRUNCATE, which creates new files.
 const RESET: &str = "SELECT 'SET session_replication_role = replica; ' \
      || string_agg(format('DELETE FROM %I', tablename), '; ') \
-     FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('s3o_schema', 'usage_ceilings')";
+     FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('s3o_schema', 'usage_ceilings', 'copy_epoch')";
 
 /// A database on the PostgreSQL server for tests; commits do not wait for the disk.
 pub struct TestDatabase {

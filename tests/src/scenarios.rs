@@ -1,6 +1,7 @@
 //! Operations that several suites run: the state before, the operation, and the states that are allowed afterwards,
 //! depending on whether the client received an answer.
 
+mod backends;
 mod copies;
 mod dedup_bucket;
 mod expiry;
@@ -268,7 +269,7 @@ const LARGE: u64 = u64::MAX;
 /// Every scenario.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let single = plain_bucket::ALL.iter().chain(&dedup_bucket::ALL).chain(&expiry::ALL);
-    single.chain(&expiry::shared_content::ALL).chain(&copies::ALL)
+    single.chain(&expiry::shared_content::ALL).chain(&copies::ALL).chain(&backends::ALL)
 }
 
 impl Scenario {

@@ -14,6 +14,7 @@ use futures_util::Stream;
 use s3o_model::clock::Timestamp;
 use s3o_model::names::BackendName;
 use s3o_model::physical_key::NameStyle;
+use s3o_model::target::{ExpectedBytes, FileStamp, KeyVersion};
 
 pub mod body;
 #[cfg(any(test, feature = "testing"))]
@@ -28,6 +29,7 @@ pub mod memory;
 pub mod probe_objects;
 pub mod s3;
 pub mod usage;
+mod versions;
 
 pub use error::{BodyError, Error};
 pub use fleet::Fleet;
@@ -35,6 +37,7 @@ pub use fs::{Fs, FsOptions};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::Memory;
 pub use s3::{S3, S3Options};
+pub use versions::{ListedVersion, VersionPosition, VersionsPage};
 
 /// Prefix of the files in which folder backends store incomplete bodies, named by the identifier of their key.
 pub const DRAFTS: &str = ".s3o/tmp/";
@@ -80,6 +83,18 @@ pub struct Present {
     pub size_bytes: u64,
     /// ETag of the store without quotes; `None` if it has none.
     pub etag: Option<String>,
+    /// Version ID, if the store keeps versions.
+    pub version_id: Option<String>,
+    /// The file, on a folder.
+    pub file: Option<FileStamp>,
+}
+
+impl Present {
+    /// What a cleanup expects if it is to delete these bytes and no others.
+    #[must_use]
+    pub fn expected(&self) -> ExpectedBytes {
+        ExpectedBytes { size_bytes: self.size_bytes, etag: self.etag.clone(), file: self.file }
+    }
 }
 
 /// A target of [`Backend::delete_batch`].
@@ -87,7 +102,8 @@ pub struct Present {
 pub struct DeleteKey {
     /// Physical key to delete.
     pub key: String,
-    /// Version ID of the store, if one was recorded.
+    /// Version ID of the store: only this version is deleted. Without one, the only object under the key is: a store
+    /// that keeps versions refuses if the key has several.
     pub version_id: Option<String>,
 }
 
@@ -104,6 +120,15 @@ pub enum DeleteAnswer {
     Unknown(String),
     /// The store refuses to delete this key.
     Refused(String),
+}
+
+/// Result of [`Backend::delete_expected`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpectedDelete {
+    /// The bytes were the expected ones, or were not compared.
+    Answered(DeleteAnswer),
+    /// Other bytes are there, for this reason; nothing was deleted.
+    Changed(String),
 }
 
 /// One page of a listing, keys strictly ascending by their bytes.
@@ -126,6 +151,8 @@ pub struct Listed {
     pub etag: Option<String>,
     /// Time of the last write by the store's clock.
     pub modified: Option<Timestamp>,
+    /// The file, on a folder.
+    pub file: Option<FileStamp>,
 }
 
 /// A stored part of a backend upload.
@@ -186,19 +213,33 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// cut. A body with another length is `Error::Body`, and the key does not exist.
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error>;
 
-    /// Streams a span, or all bytes for `None`. A missing key is `Error::NotFound` before the first byte. An
-    /// interrupted stream ends with an error item, never early without one.
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error>;
+    /// Streams a span of a key or of a version, or all bytes for `None`. A missing key is `Error::NotFound` before the
+    /// first byte. An interrupted stream ends with an error item, never early without one.
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error>;
 
-    /// Checks whether a key exists.
-    async fn probe(&self, key: &str) -> Probe;
+    /// Checks whether a key, or a version of it, exists.
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe;
 
     /// Deletes up to 1000 keys and their temporary files. Returns one answer per key, in the order of the keys.
     async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer>;
 
+    /// Deletes a key that other programs may rewrite, if its bytes are still the expected ones. They are compared
+    /// first, and once more by the store where it can. A temporary file stays.
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete;
+
     /// Lists keys after `after` (exclusive) that start with `prefix`, in byte order. Keys under `.s3o/` are omitted
     /// unless the prefix starts with it.
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error>;
+
+    /// Lists versions and delete markers after a position (exclusive) whose keys start with `prefix`: keys in byte
+    /// order, and the versions of a key newest first. Keys under `.s3o/` are omitted unless the prefix starts with it.
+    /// A store that keeps no versions, or does not list keys in byte order, answers `Unsupported`.
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error>;
 
     /// Starts a backend upload and returns its ID.
     async fn start_upload(&self, key: &str) -> Result<String, Error>;

@@ -5,26 +5,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use md5::{Digest, Md5};
 use parking_lot::{Mutex, MutexGuard};
-use s3o_model::clock::{Clock, Timestamp};
+use s3o_model::clock::Clock;
 use s3o_model::names::BackendName;
-use s3o_model::physical_key::{NameStyle, RESERVED_PREFIX};
+use s3o_model::physical_key::NameStyle;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Listed, Page, PartOf, Present, Probe, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written, body,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written, body,
 };
 use s3o_model::etag::hex;
+use versions::{MemoryObject, MemoryObjects};
 
 mod inspect;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 /// Maximum number of unfinished uploads of a page.
 const UPLOADS_PAGE_MAX: usize = 1000;
@@ -39,18 +41,12 @@ pub struct Memory {
 
 #[derive(Default)]
 struct MemoryState {
-    objects: BTreeMap<String, MemoryObject>,
+    objects: MemoryObjects,
     uploads: BTreeMap<String, MemoryUpload>,
     uploads_started: u64,
     ever_written: BTreeSet<String>,
     violations: Vec<String>,
     calls: BTreeMap<&'static str, u64>,
-}
-
-struct MemoryObject {
-    bytes: Bytes,
-    etag: String,
-    modified: Option<Timestamp>,
 }
 
 struct MemoryUpload {
@@ -85,6 +81,13 @@ impl Memory {
         self
     }
 
+    /// Keeps every version that is written, like a versioned bucket.
+    #[must_use]
+    pub fn with_versions(self) -> Self {
+        self.keep_versions();
+        self
+    }
+
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock()
     }
@@ -100,14 +103,13 @@ impl Memory {
 
     fn store_once(&self, key: &str, stored: MemoryObject) -> Result<Written, Error> {
         let mut state = self.lock();
-        if !state.ever_written.insert(key.to_owned()) || state.objects.contains_key(key) {
+        if !state.ever_written.insert(key.to_owned()) || state.objects.find(key.into()).is_some() {
             state.violations.push(key.to_owned());
             return Err(Error::Refused(format!("{key} was written before")));
         }
-        let written =
-            Written { size_bytes: stored.bytes.len() as u64, etag: Some(stored.etag.clone()), version_id: None };
-        state.objects.insert(key.to_owned(), stored);
-        Ok(written)
+        let (size_bytes, etag) = (stored.bytes.len() as u64, Some(stored.etag.clone()));
+        let version_id = state.objects.store(key, Some(stored));
+        Ok(Written { size_bytes, etag, version_id })
     }
 }
 
@@ -119,15 +121,6 @@ fn slice(bytes: &Bytes, span: Option<Span>) -> Result<Bytes, Error> {
             Ok(bytes.slice(start.unwrap_or(usize::MAX)..end.unwrap_or(usize::MAX)))
         }
         _ => Err(Error::Refused("the span reaches beyond the end of the object".to_owned())),
-    }
-}
-
-fn listed((key, stored): (&String, &MemoryObject)) -> Listed {
-    Listed {
-        key: key.clone(),
-        size_bytes: stored.bytes.len() as u64,
-        etag: Some(stored.etag.clone()),
-        modified: stored.modified,
     }
 }
 
@@ -161,7 +154,8 @@ impl Backend for Memory {
 
     async fn probe_traits(&self) -> Result<Traits, Error> {
         self.count("probe_traits");
-        Ok(Traits { name_style: NameStyle::Exact, etag_is_md5: true, keeps_versions: false, clock_skew_ms: None })
+        let keeps_versions = self.lock().objects.keeps_versions();
+        Ok(Traits { name_style: NameStyle::Exact, etag_is_md5: true, keeps_versions, clock_skew_ms: None })
     }
 
     async fn put(&self, key: &str, size_bytes: u64, body: ByteStream) -> Result<Written, Error> {
@@ -176,45 +170,52 @@ impl Backend for Memory {
         self.store_once(key, self.stored(bytes, None))
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
         self.count("get");
         let state = self.lock();
-        let stored = state.objects.get(key).ok_or(Error::NotFound)?;
+        let (_, stored) = state.objects.find(at).ok_or(Error::NotFound)?;
         slice(&stored.bytes, span).map(body::whole)
     }
 
-    async fn probe(&self, key: &str) -> Probe {
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
         self.count("probe");
-        self.lock().objects.get(key).map_or(Probe::Absent, |stored| {
-            Probe::Present(Present { size_bytes: stored.bytes.len() as u64, etag: Some(stored.etag.clone()) })
-        })
+        self.lock().objects.present(at).map_or(Probe::Absent, Probe::Present)
     }
 
     async fn delete_batch(&self, doomed: &[DeleteKey]) -> Vec<DeleteAnswer> {
         self.count("delete_batch");
         let mut state = self.lock();
-        let answer = |doomed: &DeleteKey| match state.objects.remove(&doomed.key) {
-            Some(_) => DeleteAnswer::Deleted,
-            None => DeleteAnswer::Absent,
-        };
-        doomed.iter().map(answer).collect()
+        doomed.iter().map(|doomed| state.objects.delete(doomed)).collect()
+    }
+
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        self.count("delete_expected");
+        let mut state = self.lock();
+        let at = KeyVersion::new(&target.key, target.version_id.as_deref());
+        let Some(found) = state.objects.present(at) else { return ExpectedDelete::Answered(DeleteAnswer::Absent) };
+        match expected.difference(&found.expected()) {
+            Some(why) => ExpectedDelete::Changed(why),
+            None => ExpectedDelete::Answered(state.objects.delete(target)),
+        }
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         self.count("list");
-        let from = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            Some(_) | None => Bound::Included(prefix),
-        };
-        let includes_own = prefix.starts_with(RESERVED_PREFIX);
+        Ok(self.lock().objects.list(prefix, after, limit))
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        self.count("list_versions");
         let state = self.lock();
-        let mut found = state
-            .objects
-            .range::<str, _>((from, Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(prefix))
-            .filter(|(key, _)| includes_own || !key.starts_with(RESERVED_PREFIX));
-        let items = found.by_ref().take(limit).map(listed).collect();
-        Ok(Page { items, truncated: found.next().is_some() })
+        if !state.objects.keeps_versions() {
+            return Err(Error::Unsupported("versions on a backend in memory without them"));
+        }
+        Ok(state.objects.list_versions(prefix, after, limit))
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {

@@ -136,10 +136,10 @@ impl Endpoint {
                 written.map(|written| written.size_bytes).map_err(text)
             }
             LoadRequest::Get(key) => {
-                let received = length(store.get(key, None).await.map_err(text)?).await?;
+                let received = length(store.get(key.into(), None).await.map_err(text)?).await?;
                 expect(received, size_bytes, "bytes")
             }
-            LoadRequest::Head(key) => match store.probe(key).await {
+            LoadRequest::Head(key) => match store.probe(key.into()).await {
                 Probe::Present(present) => expect(present.size_bytes, size_bytes, "bytes").map(|_| 0),
                 Probe::Absent => Err("object is missing".to_owned()),
                 Probe::Unknown(why) => Err(why),

@@ -36,7 +36,7 @@ pub struct StoreTransfer {
 impl StoreTransfer {
     /// Reads an object and writes it under the same key; returns its size.
     pub async fn copy(&self, item: &TransferItem) -> Result<u64, String> {
-        let body = self.source.get(&item.key, None).await.map_err(|error| error.to_string())?;
+        let body = self.source.get((&item.key).into(), None).await.map_err(|error| error.to_string())?;
         let written = self.target.put(&item.key, item.size_bytes, body).await;
         written.map(|written| written.size_bytes).map_err(|error| error.to_string())
     }

@@ -162,18 +162,15 @@ impl Catalog {
         })
     }
 
-    /// Begins to remove a backend that holds nothing: from now on, no instance writes there, marks included. Fails as
-    /// `NotEmpty` if a row names bytes there.
+    /// Begins to remove a backend that holds nothing: from now on, no instance writes there or plans a mark. One that
+    /// planned a mark before may still write it; see `is_mark_planned`. Fails as `NotEmpty` if a row names bytes there.
     pub async fn begin_removal(&self, name: &BackendName) -> Result<(), Error> {
         self.announce_change(name).await?;
         let mut unit = Unit::new("begin_removal");
         // Locked, then counted: an intent that was staged before is seen, and none is staged later.
         unit.at(LockRank::Backend).one(LOCK, params![name], Verdict::NoSuchObject);
         unit.one(IF_EMPTY, params![name], Verdict::NotEmpty);
-        unit.run(
-            "UPDATE backends SET removing_since = coalesce(removing_since, :now), next_mark = NULL WHERE name = $1",
-            params![name],
-        );
+        unit.run("UPDATE backends SET removing_since = coalesce(removing_since, :now) WHERE name = $1", params![name]);
         self.change_backend(name, unit).await
     }
 
@@ -185,7 +182,8 @@ impl Catalog {
         unit.one(IF_EMPTY, params![name], Verdict::NotEmpty);
         unit.one(
             "UPDATE backends SET removed_at = :now, draining = 0, draining_since = NULL, unhealthy_since = NULL, \
-             mark = NULL, next_mark = NULL, mark_sequence = 0, next_sequence = 0, past_marks = '[]' \
+             mark = NULL, next_mark = NULL, mark_planned_until = NULL, mark_sequence = 0, next_sequence = 0, \
+             past_marks = '[]' \
              WHERE name = $1 AND removing_since IS NOT NULL",
             params![name],
             Verdict::RunAgain,

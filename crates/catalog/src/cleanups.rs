@@ -3,15 +3,17 @@
 pub(crate) mod enqueue;
 pub(crate) mod named;
 mod settle;
+pub(crate) mod unnamed;
 pub(crate) mod waiting;
 
 use std::time::Duration;
 
 use s3o_model::claim::Claimant;
-use s3o_model::cleanup::{BackendUpload, Cleanup, Outcome, Selection};
+use s3o_model::cleanup::{Cleanup, Outcome, Selection};
 use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::ids::{ClaimToken, CleanupId};
 use s3o_model::names::BackendName;
+use s3o_model::target::Target;
 
 use crate::error::Error;
 use crate::low_water::Queue;
@@ -91,11 +93,11 @@ pub struct Depths {
 pub(crate) const CLAIM: &str = "WITH chosen AS MATERIALIZED (SELECT id FROM cleanup_queue \
      WHERE backend_name = $1 AND due >= $5 AND due <= :now AND token IS NULL ORDER BY due, id LIMIT $2 /*skip*/) \
      UPDATE cleanup_queue SET claimed_by = $3, claimed_at = :now, token = $4 WHERE id IN (SELECT id FROM chosen) \
-     RETURNING id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
+     RETURNING id, backend_name, physical_key, target, expected, attempts, absent_ok_after, \
      size_bytes, reason, claimed_at, due, (SELECT count(*) FROM backends b \
      WHERE b.name = backend_name AND b.accepted_at > cleanup_queue.created_at) AS later_accepts";
 
-const PAGE: &str = "SELECT id, backend_name, physical_key, backend_version, backend_upload, attempts, absent_ok_after, \
+const PAGE: &str = "SELECT id, backend_name, physical_key, target, expected, attempts, absent_ok_after, \
      size_bytes, reason, last_error, due, claimed_by, created_at FROM cleanup_queue WHERE id > $1 \
      AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) AND (CAST($3 AS TEXT) IS NULL OR reason = $3) \
      ORDER BY id LIMIT $4";
@@ -111,6 +113,10 @@ fn freed_claim(row: &Row) -> Result<FreedClaim, Error> {
 
 pub(crate) fn attempts(row: &Row) -> Result<u32, Error> {
     u32::try_from(row.int("attempts")?).map_err(|_| Error::Corrupt("attempts".to_owned()))
+}
+
+pub(crate) fn target(row: &Row) -> Result<Target, Error> {
+    Target::from_column(row.text("target")?).ok_or_else(|| Error::Corrupt("target".to_owned()))
 }
 
 fn claimed(rows: &[Row]) -> Result<ClaimedCleanups, Error> {
@@ -137,8 +143,8 @@ fn cleanup(row: &Row) -> Result<Cleanup, Error> {
         id: CleanupId(row.int("id")?),
         backend: row.parse("backend_name")?,
         physical_key: row.string("physical_key")?,
-        backend_version: row.opt_string("backend_version")?,
-        upload: BackendUpload::from_column(row.opt_string("backend_upload")?),
+        target: target(row)?,
+        expected: row.opt_json("expected")?,
         attempts: attempts(row)?,
         absent_ok_after: row.opt_time("absent_ok_after")?,
         size_bytes: row.size("size_bytes")?,

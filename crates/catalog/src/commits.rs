@@ -18,7 +18,8 @@ use crate::stored_bytes::StoredBytes;
 use crate::unit::{LockRank, Unit, Value};
 use crate::uploads::{CommitPart, DISPLACED_PART, HOLD_OPEN, upsert_part};
 
-/// Which content a commit makes its row refer to. A commit fails as `ResolveAgain` when its plan no longer holds.
+/// Which content a commit makes its row refer to. A commit fails as `ResolveAgain` when its plan no longer holds, or
+/// when fresh content needs more copies than the writer assumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentPlan {
     /// New content. With a bucket, later writes of that bucket may join it, and the commit fails if the bucket has live
@@ -41,8 +42,16 @@ pub(crate) struct NewBytes<'a> {
     pub size_bytes: u64,
     /// The bucket whose factor fresh content gets.
     pub bucket: BucketId,
-    /// Hint: the factor of the bucket by the configuration of this instance.
+    /// Hint: the factor of the bucket by the configuration of this instance. Fresh content fails as `ResolveAgain` if
+    /// the factor is higher than this and the number of copies.
     pub factor: usize,
+}
+
+impl NewBytes<'_> {
+    /// True if the unit that creates the content notes the copies that it lacks.
+    pub(crate) fn notes_work(&self) -> bool {
+        self.stored.copies() < self.factor
+    }
 }
 
 /// The row that is about to refer to the content.
@@ -91,7 +100,7 @@ fn commit_fresh(unit: &mut Unit, row: &Referrer<'_>, bytes: &NewBytes<'_>, bucke
     bytes.stored.insert_locations(unit, content);
     row.release_displaced(unit, content);
     row.supersede_intents(unit);
-    if bytes.stored.copies() < bytes.factor {
+    if bytes.notes_work() {
         note_work(unit, content);
     }
     bytes.stored.charge(unit, content);
@@ -112,9 +121,7 @@ fn commit_joined(unit: &mut Unit, row: &Referrer<'_>, bytes: &NewBytes<'_>, cont
     place_copies(unit, content, write);
     row.release_displaced(unit, content);
     row.supersede_intents(unit);
-    if bytes.factor > 1 {
-        note_work(unit, content);
-    }
+    note_work(unit, content);
     RowAnswers { parent, written }
 }
 

@@ -11,6 +11,7 @@ mod work;
 
 use std::sync::LazyLock;
 
+use s3o_model::clock::Timestamp;
 use s3o_model::content::{Location, ReadableCopy};
 use s3o_model::ids::ContentId;
 
@@ -23,7 +24,7 @@ pub use moves::{ReplacedCopy, ReplicaSource};
 pub use remove::RemoveCopy;
 pub use replica::{Replica, StageReplica};
 pub(crate) use review::start_review;
-pub use work::{CopyWork, CountedLocation};
+pub use work::{CopyWork, CountedLocation, DueCopies};
 
 /// True for a location `l` that counts towards the factor of its content. Every decision about the number of copies
 /// uses this expression. A copy on a frozen or unreachable backend counts.
@@ -91,21 +92,32 @@ pub(crate) fn note_work(unit: &mut Unit, content: ContentId) {
     unit.run(&NOTE_WORK, params![content]);
 }
 
+static NOTE_RAISED_FACTOR: LazyLock<String> = LazyLock::new(|| note_work_of("id = $1 AND factor > 1"));
+
+/// The same after a reference was added. Content of factor 1, also of joined pieces, never needs another copy for
+/// that.
+pub(crate) fn note_raised_factor(unit: &mut Unit, content: ContentId) {
+    unit.run(&NOTE_RAISED_FACTOR, params![content]);
+}
+
 const SUSPECT: &str = "UPDATE object_locations SET state = 'suspect' \
      WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state = 'present'";
 
-const CONFIRM: &str = "UPDATE object_locations SET state = 'present', verified_at = :now \
+/// If the backend was accepted after `$4`, the bytes were perhaps read from another store, and the copy does not count.
+const CONFIRM: &str = "UPDATE object_locations SET state = 'present', \
+     verified_at = CASE WHEN coalesce(verified_at, 0) < $4 THEN $4 ELSE verified_at END \
      WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state <> 'lost'";
 
-/// Adds the statement that makes a copy present and verified, because the caller read or probed it.
-pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location) {
-    unit.run(CONFIRM, params![content, &copy.backend, copy.physical_key.as_str()]);
+/// Adds the statement that makes a copy present and verified, because the caller began to read or probe it at `since`
+/// or later.
+pub(crate) fn confirm(unit: &mut Unit, content: ContentId, copy: &Location, since: Timestamp) {
+    unit.run(CONFIRM, params![content, &copy.backend, copy.physical_key.as_str(), since.millis()]);
 }
 
 /// The same order as in the lookup of an object.
 static READABLE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT l.backend_name, l.physical_key, {TRUST} AS trust FROM object_locations l \
+        "SELECT l.backend_name, l.physical_key, l.backend_version, {TRUST} AS trust FROM object_locations l \
          WHERE l.content_id = $1 AND l.state <> 'lost' ORDER BY trust, l.backend_name"
     )
 });
@@ -117,11 +129,12 @@ impl Catalog {
         rows.iter().filter_map(|row| readable_copy(row).transpose()).collect()
     }
 
-    /// Records that a copy is good: a suspect one was read and has the right digest, a present one was probed.
-    pub async fn confirm_copy(&self, content: ContentId, copy: &Location) -> Result<(), Error> {
+    /// Records that a copy is good: a suspect one was read and has the right digest, a present one was probed. That
+    /// began at `since`, by the clock of the catalog, or later.
+    pub async fn confirm_copy(&self, content: ContentId, copy: &Location, since: Timestamp) -> Result<(), Error> {
         let mut unit = Unit::new("confirm_copy");
         unit.lock(LockRank::Content, "SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);
-        confirm(&mut unit, content, copy);
+        confirm(&mut unit, content, copy, since);
         work::settle(&mut unit, content);
         self.write(unit).await.map(drop)
     }

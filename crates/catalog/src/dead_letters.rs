@@ -3,13 +3,13 @@
 
 use std::sync::LazyLock;
 
-use s3o_model::cleanup::{BackendUpload, Selection};
+use s3o_model::cleanup::Selection;
 use s3o_model::clock::Timestamp;
 use s3o_model::dead_letter::DeadLetter;
 use s3o_model::ids::{ClaimToken, CleanupId, DeadLetterId};
 use s3o_model::names::BackendName;
 
-use crate::cleanups::attempts;
+use crate::cleanups::{attempts, target};
 use crate::error::Error;
 use crate::quotas::{Counter, move_bytes};
 use crate::unit::{LockRank, Row, Unit, json};
@@ -24,7 +24,7 @@ pub struct Discard {
     pub written_off: Option<String>,
 }
 
-const COLUMNS: &str = "id, original_id, backend_name, physical_key, backend_version, backend_upload, size_bytes, \
+const COLUMNS: &str = "id, original_id, backend_name, physical_key, target, expected, size_bytes, \
      reason, attempts, last_error, absent_ok_after, created_at, dead_since";
 
 static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM cleanup_dlq WHERE id = $1"));
@@ -40,17 +40,17 @@ const MARK: &str = "UPDATE cleanup_dlq SET token = $1 WHERE id IN NUMBERS($2)";
 static DELETE_MARKED: LazyLock<String> =
     LazyLock::new(|| format!("DELETE FROM cleanup_dlq WHERE token = $1 RETURNING {COLUMNS}"));
 
-const QUEUE_AGAIN: &str = "INSERT INTO cleanup_queue (original_id, backend_name, physical_key, backend_version, \
-     backend_upload, size_bytes, stripe, reason, last_error, due, absent_ok_after, created_at) \
-     SELECT original_id, backend_name, physical_key, backend_version, backend_upload, size_bytes, stripe, reason, \
+const QUEUE_AGAIN: &str = "INSERT INTO cleanup_queue (original_id, backend_name, physical_key, target, \
+     expected, size_bytes, stripe, reason, last_error, due, absent_ok_after, created_at) \
+     SELECT original_id, backend_name, physical_key, target, expected, size_bytes, stripe, reason, \
      last_error, :now, absent_ok_after, created_at FROM cleanup_dlq WHERE token = $1";
 
 static SUBTRACT_BYTES: LazyLock<String> =
     LazyLock::new(|| move_bytes(Counter::Orphan, None, "cleanup_dlq WHERE token = $1"));
 
 const INSERT_FINDINGS: &str = "INSERT INTO findings \
-     (kind, backend_name, physical_key, size_bytes, stripe, detail, created_at) \
-     SELECT 'written_off', d.backend_name, d.physical_key, d.size_bytes, d.stripe, t.value ->> 1, :now \
+     (kind, backend_name, physical_key, target, size_bytes, stripe, detail, created_at) \
+     SELECT 'written_off', d.backend_name, d.physical_key, d.target, d.size_bytes, d.stripe, t.value ->> 1, :now \
      FROM json_each($2) t JOIN cleanup_dlq d ON d.id = CAST(t.value ->> 0 AS BIGINT) \
      WHERE d.token = $1 AND (t.value ->> 1) IS NOT NULL";
 
@@ -60,8 +60,8 @@ fn dead_letter(row: &Row) -> Result<DeadLetter, Error> {
         original_id: CleanupId(row.int("original_id")?),
         backend: row.parse("backend_name")?,
         physical_key: row.string("physical_key")?,
-        backend_version: row.opt_string("backend_version")?,
-        upload: BackendUpload::from_column(row.opt_string("backend_upload")?),
+        target: target(row)?,
+        expected: row.opt_json("expected")?,
         size_bytes: row.size("size_bytes")?,
         reason: row.string("reason")?,
         attempts: attempts(row)?,

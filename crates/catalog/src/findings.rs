@@ -17,6 +17,8 @@ pub struct Finding {
     pub backend: String,
     /// The physical key, or another name of the subject.
     pub physical_key: String,
+    /// What it names under the key: a `Target` of the model as stored.
+    pub target: String,
     /// Length of the affected bytes; 0 if there are none.
     pub size_bytes: u64,
     /// Text or JSON, depending on the kind.
@@ -40,6 +42,7 @@ fn finding(row: &Row) -> Result<Finding, Error> {
         kind: row.string("kind")?,
         backend: row.string("backend_name")?,
         physical_key: row.string("physical_key")?,
+        target: row.string("target")?,
         size_bytes: row.size("size_bytes")?,
         detail: row.string("detail")?,
         created_at: row.time("created_at")?,
@@ -49,8 +52,8 @@ fn finding(row: &Row) -> Result<Finding, Error> {
 impl Catalog {
     /// A page of findings with numbers above `after`, in ascending order.
     pub async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Finding>, Error> {
-        const PAGE: &str = "SELECT id, kind, backend_name, physical_key, size_bytes, detail, created_at FROM findings \
-             WHERE id > $1 AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) \
+        const PAGE: &str = "SELECT id, kind, backend_name, physical_key, target, size_bytes, detail, created_at \
+             FROM findings WHERE id > $1 AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) \
              AND (CAST($3 AS TEXT) IS NULL OR kind = $3) ORDER BY id LIMIT $4";
         let params = params![after, which.backend.as_deref(), which.kind.as_deref(), limit];
         self.survey(PAGE, params).await?.iter().map(finding).collect()

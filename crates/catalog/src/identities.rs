@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use s3o_model::clock::Timestamp;
+use s3o_model::clock::{Timestamp, millis_of};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 
+use crate::cleanups::unnamed::KEY_LOCK_ROW;
 use crate::copies::start_review;
 use crate::error::{Error, Verdict};
 use crate::unit::{Row, Unit, json};
@@ -13,6 +14,9 @@ use crate::{Catalog, params};
 
 /// Number of past marks that are kept.
 const PAST_MARKS: usize = 16;
+
+/// How long an instance may take to write a mark that it planned.
+pub const MARK_LEASE: Duration = Duration::from_secs(30);
 
 /// The marks and the state of a backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,28 +116,27 @@ impl Catalog {
         }
         let mut unit = Unit::new("known_backend");
         unit.run("INSERT INTO backends (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", params![name]);
+        unit.run(KEY_LOCK_ROW, params![name]);
         let answer = unit.run(KNOWN, params![name]);
         known(&self.write(unit).await?[answer].rows[0])
     }
 
-    /// Records the mark that is about to be written. If there is an unconfirmed one, that is kept and returned.
+    /// Records the mark that is about to be written, within [`MARK_LEASE`]. If there is an unconfirmed one, that is
+    /// kept and returned. Fails as `Closed` if the backend is being removed.
     pub async fn plan_mark(&self, name: &BackendName, next: &str) -> Result<PlannedMark, Error> {
         let mut unit = Unit::new("plan_mark");
-        unit.run(
-            "UPDATE backends SET next_mark = $2, next_sequence = mark_sequence + 1 \
-             WHERE name = $1 AND next_mark IS NULL AND removing_since IS NULL",
-            params![name, next],
+        // A backend that is being removed gets no mark any more.
+        unit.one(
+            "UPDATE backends SET next_sequence = CASE WHEN next_mark IS NULL THEN mark_sequence + 1 \
+             ELSE next_sequence END, next_mark = coalesce(next_mark, $2), mark_planned_until = :now + $3 \
+             WHERE name = $1 AND removing_since IS NULL",
+            params![name, next, millis_of(MARK_LEASE)],
+            Verdict::Closed,
         );
         let answer = unit.run("SELECT next_mark, next_sequence FROM backends WHERE name = $1", params![name]);
         let answers = self.write(unit).await?;
-        let row = answers[answer]
-            .rows
-            .first()
-            .ok_or_else(|| Error::Internal(format!("backend {name} is not in the catalog")))?;
-        // A backend that is being removed gets no mark any more.
-        if row.opt_text("next_mark")?.is_none() {
-            return Err(Error::Guard(Verdict::Closed));
-        }
+        let missing = || Error::Internal(format!("backend {name} is not in the catalog"));
+        let row = answers[answer].rows.first().ok_or_else(missing)?;
         Ok(PlannedMark { mark: row.string("next_mark")?, sequence: row.size("next_sequence")? })
     }
 
@@ -149,6 +152,13 @@ impl Catalog {
             Verdict::RunAgain,
         );
         self.write(unit).await.map(drop)
+    }
+
+    /// True while an instance may still write a mark that it planned.
+    pub async fn is_mark_planned(&self, name: &BackendName) -> Result<bool, Error> {
+        const PLANNED: &str = "SELECT name FROM backends WHERE name = $1 AND next_mark IS NOT NULL \
+             AND mark_planned_until > :now";
+        Ok(!self.read(PLANNED, params![name]).await?.is_empty())
     }
 
     /// Time since the current mark was confirmed; `None` if that was not recorded.
@@ -168,7 +178,7 @@ impl Catalog {
         let mut unit = Unit::new("accept_mark");
         unit.one(
             "UPDATE backends SET next_mark = $2, next_sequence = $3, past_marks = $4, accepted_at = :now, \
-             trust_from = :now, removing_since = NULL, removed_at = NULL, \
+             mark_planned_until = :now + $9, trust_from = :now, removing_since = NULL, removed_at = NULL, \
              accepted_content = (SELECT max(content_id) FROM object_locations WHERE backend_name = $1 AND \
              content_id <= $8) \
              WHERE name = $1 AND COALESCE(mark, '') = $5 AND COALESCE(next_mark, '') = $6 AND NOT EXISTS \
@@ -183,6 +193,7 @@ impl Catalog {
                 expected.next_mark.clone().unwrap_or_default(),
                 hash,
                 ContentId::last_of(upto),
+                millis_of(MARK_LEASE),
             ],
             Verdict::RunAgain,
         );

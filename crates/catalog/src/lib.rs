@@ -52,12 +52,15 @@ pub use ahead::Longest;
 pub use audits::{AuditedStripe, CondemnedPlace, Confirmed, CountPage, Recounted};
 pub use backend_states::{BackendHoldings, SharedBackendState};
 pub use backend_views::UnhealthyRule;
+pub use cleanups::unnamed::{UNNAMED_UNIT_MAX, UNNAMED_WAITING_MAX, UnnamedKey};
 pub use cleanups::waiting::{Ages, Waiting};
 pub use cleanups::{ClaimedCleanups, Depths, FreedClaim, QueuedCleanup, Settlement};
 pub use commits::ContentPlan;
 pub use condemned::CondemnedObserver;
 pub use condition::{Condition, Integrity};
-pub use copies::{CopyWork, CountedLocation, RemoveCopy, ReplacedCopy, Replica, ReplicaSource, StageReplica};
+pub use copies::{
+    CopyWork, CountedLocation, DueCopies, RemoveCopy, ReplacedCopy, Replica, ReplicaSource, StageReplica,
+};
 pub use dead_letters::Discard;
 #[cfg(any(test, feature = "conformance"))]
 pub use driver::DriverLayer;
@@ -67,7 +70,7 @@ pub use driver::sqlite::{Mode, Sqlite, SqliteOptions, check_sqlite};
 pub use driver::{Driver, Effort};
 pub use error::{Error, Verdict};
 pub use findings::{Finding, FindingSelection};
-pub use identities::{Acceptance, KnownBackend, PlannedMark};
+pub use identities::{Acceptance, KnownBackend, MARK_LEASE, PlannedMark};
 pub use identity_records::IdentityRecord;
 pub use intents::{Dropped, Ended, FailedCopy, Late, Pin, Stage};
 pub use lifecycles::{Authority, DueBatch, DueObject, DuePage, DueRange, DueUpload, RuledBucket};

@@ -30,7 +30,7 @@ pub use upsert::PutRow;
 pub(crate) use upsert::{insert_object, upsert_object};
 
 use crate::commits::{ContentPlan, NewBytes, Referrer, commit};
-use crate::copies::note_work;
+use crate::copies::note_raised_factor;
 use crate::error::{Error, Verdict};
 use crate::release::{DELETES_NOTHING, Release, Selector};
 use crate::sharing::{ADD_REFERENCE_OF_BUCKET, IS_LIVE};
@@ -81,7 +81,8 @@ pub struct CommitPut {
     pub condition: WriteCondition,
     /// Hint from the earlier lookup: the key was free, so this commit probably replaces nothing.
     pub is_first: bool,
-    /// Hint: the factor of the bucket by the configuration of this instance.
+    /// Hint: the factor of the bucket by the configuration of this instance. A commit of fresh content fails as
+    /// `ResolveAgain` if the factor is higher than this and the number of copies.
     pub factor: usize,
 }
 
@@ -181,13 +182,11 @@ impl Catalog {
     }
 
     /// Writes a row that refers to existing content. Fails as `ResolveAgain` if that content was condemned meanwhile.
-    /// `factor` is the configured factor of the bucket, a hint.
     pub async fn commit_copy(
         &self,
         row: PutRow,
         source: ContentId,
         condition: WriteCondition,
-        factor: usize,
     ) -> Result<Committed, Error> {
         let place = params![row.bucket, &row.key];
         let mut unit = Unit::new("commit_copy");
@@ -198,14 +197,10 @@ impl Catalog {
         DISPLACED.lock_contents_and(&mut unit, &place, source);
         // Acquire before release: a copy onto itself must not reach a count of zero.
         unit.one(ADD_REFERENCE_OF_BUCKET, params![source, row.bucket], Verdict::ResolveAgain);
-        if factor > 1 {
-            DISPLACED.lock_quota_rows(&mut unit, &place, None, None);
-        }
+        DISPLACED.lock_quota_rows(&mut unit, &place, None, None);
         DISPLACED.release(&mut unit, &place, Reason::Overwrite);
         unit.run(SUPERSEDE, place);
-        if factor > 1 {
-            note_work(&mut unit, source);
-        }
+        note_raised_factor(&mut unit, source);
         Committed::of(&self.write(unit).await?, stands, written)
     }
 

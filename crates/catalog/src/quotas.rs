@@ -1,5 +1,7 @@
 //! Quota accounting of the backends: used, orphan and reserved bytes, in stripes.
 
+use std::sync::LazyLock;
+
 use s3o_model::ids::IntentId;
 use s3o_model::names::BackendName;
 use s3o_model::quota::QuotaUsage;
@@ -37,6 +39,17 @@ pub(crate) fn move_bytes(from: Counter, to: Option<Counter>, rows: &str) -> Stri
     format!(
         "UPDATE backend_quotas SET {from} = {from} - s.n{add} \
          FROM (SELECT backend_name AS b, stripe AS t, sum(size_bytes) AS n FROM {rows} \
+         GROUP BY backend_name, stripe) s \
+         WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe"
+    )
+}
+
+/// SQL that adds the bytes of `rows`, which no counter includes yet, to a counter.
+pub(crate) fn add_bytes(to: Counter, rows: &str) -> String {
+    let to = to.column();
+    format!(
+        "UPDATE backend_quotas SET {to} = {to} + s.n \
+         FROM (SELECT backend_name AS b, stripe AS t, CAST(sum(size_bytes) AS BIGINT) AS n FROM {rows} \
          GROUP BY backend_name, stripe) s \
          WHERE s.b = backend_quotas.backend_name AND s.t = backend_quotas.stripe"
     )
@@ -93,7 +106,12 @@ const FREE: &str = "SELECT \
      CAST(sum(share_bytes) - sum(used_bytes + orphan_bytes + reserved_bytes) AS BIGINT) AS free_bytes \
      FROM backend_quotas WHERE backend_name = $1";
 
-fn quota_usage(row: &Row) -> Result<QuotaUsage, Error> {
+/// Counters of a backend, summed over its stripes.
+pub(crate) const SUMS: &str = "backend_name, CAST(sum(share_bytes) AS BIGINT) AS limit_bytes, \
+     CAST(sum(used_bytes) AS BIGINT) AS used, CAST(sum(orphan_bytes) AS BIGINT) AS orphan, \
+     CAST(sum(reserved_bytes) AS BIGINT) AS reserved";
+
+pub(crate) fn quota_usage(row: &Row) -> Result<QuotaUsage, Error> {
     let limit = row.opt_int("limit_bytes")?.map(|limit| u64::try_from(limit).unwrap_or(0));
     Ok(QuotaUsage {
         backend: row.parse("backend_name")?,
@@ -125,11 +143,9 @@ impl Catalog {
 
     /// Counters of every backend, summed over its stripes, ordered by name.
     pub async fn quota_usage(&self) -> Result<Vec<QuotaUsage>, Error> {
-        const SQL: &str = "SELECT backend_name, CAST(sum(share_bytes) AS BIGINT) AS limit_bytes, \
-             CAST(sum(used_bytes) AS BIGINT) AS used, CAST(sum(orphan_bytes) AS BIGINT) AS orphan, \
-             CAST(sum(reserved_bytes) AS BIGINT) AS reserved FROM backend_quotas GROUP BY backend_name ORDER BY \
-             backend_name";
-        self.survey(SQL, vec![]).await?.iter().map(quota_usage).collect()
+        static SQL: LazyLock<String> =
+            LazyLock::new(|| format!("SELECT {SUMS} FROM backend_quotas GROUP BY backend_name ORDER BY backend_name"));
+        self.survey(&SQL, vec![]).await?.iter().map(quota_usage).collect()
     }
 }
 

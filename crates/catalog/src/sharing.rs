@@ -28,17 +28,21 @@ pub struct KnownContent {
     pub copies: Vec<Location>,
 }
 
-const KNOWN: &str = "SELECT c.id, l.backend_name, l.physical_key FROM contents c \
+const KNOWN: &str = "SELECT c.id, l.backend_name, l.physical_key, l.backend_version FROM contents c \
      LEFT JOIN object_locations l ON l.content_id = c.id AND l.state = 'present' \
      WHERE c.dedup_bucket = $1 AND c.sha256 = $2 AND c.size_bytes = $3 AND c.state = 'live' ORDER BY l.backend_name";
 
+/// Inserts nothing if the factor of bucket `$5` is above `$6`: this unit notes no missing copies up to there. The
+/// configuration of the writer may be older than the factor.
 const INSERT: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count, factor) \
-     VALUES ($1, 'whole', $2, $3, $4, 1, coalesce((SELECT factor FROM buckets WHERE id = $5), 1))";
+     SELECT CAST($1 AS TEXT), 'whole', CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT), 1, s.f \
+     FROM (SELECT coalesce(max(factor), 1) AS f FROM buckets WHERE id = $5) s WHERE s.f <= $6";
 
 /// Waits for a unit that is about to create or condemn the same content. This unit holds no row lock yet that others
 /// wait for.
 const INSERT_ONCE: &str = "INSERT INTO contents (id, kind, sha256, md5, size_bytes, ref_count, factor, dedup_bucket) \
-     VALUES ($1, 'whole', $2, $3, $4, 1, coalesce((SELECT factor FROM buckets WHERE id = $5), 1), $5) \
+     SELECT CAST($1 AS TEXT), 'whole', CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT), 1, s.f, \
+     CAST($5 AS BIGINT) FROM (SELECT coalesce(max(factor), 1) AS f FROM buckets WHERE id = $5) s WHERE s.f <= $6 \
      ON CONFLICT (dedup_bucket, sha256, size_bytes) WHERE state = 'live' AND dedup_bucket IS NOT NULL DO NOTHING";
 
 /// Returns a row if content `$1` is live; locks nothing.
@@ -101,15 +105,14 @@ static ENQUEUE_REST: LazyLock<[String; 3]> = LazyLock::new(|| {
     ]
 });
 
-/// Creates the content before a row refers to it. With a bucket, fails as `ResolveAgain` if the bucket has it.
+/// Creates the content before a row refers to it. Fails as `ResolveAgain` if the factor of its bucket is higher than
+/// the hint and the number of copies; with a bucket, also if the bucket has it.
 pub(crate) fn insert_content(unit: &mut Unit, bytes: &NewBytes<'_>, bucket: Option<BucketId>) {
     let sha256 = bytes.sha256.map(|digest| digest.to_string());
     let mut values = params![bytes.content, sha256, bytes.md5.to_string(), bytes.size_bytes];
-    values.extend(params![bucket.unwrap_or(bytes.bucket)]);
-    match bucket {
-        None => drop(unit.run(INSERT, values)),
-        Some(_) => drop(unit.one(INSERT_ONCE, values, Verdict::ResolveAgain)),
-    }
+    let factor_max = if bytes.notes_work() { usize::MAX } else { bytes.stored.copies() };
+    values.extend(params![bucket.unwrap_or(bytes.bucket), i64::try_from(factor_max).unwrap_or(i64::MAX)]);
+    unit.one(bucket.map_or(INSERT, |_| INSERT_ONCE), values, Verdict::ResolveAgain);
 }
 
 /// Makes bytes of a write locations of existing content, as many as it has copies less than its factor; all others

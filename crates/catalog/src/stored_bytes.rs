@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use s3o_model::ids::{ClaimToken, ContentId, IntentId, WriteId};
 use s3o_model::names::BackendName;
 
+use crate::cleanups::unnamed::name_existing;
 use crate::error::Verdict;
 use crate::intents::{FailedCopy, OPEN_OF_WRITE, RESERVE, enqueue_failed};
 use crate::params;
@@ -32,6 +33,8 @@ pub enum StoredBytes {
         write: WriteId,
         /// Number of copies that were read and match, one intent each.
         copies: usize,
+        /// Version IDs of the bytes that were read.
+        backend_versions: Vec<(IntentId, String)>,
         /// The other intents of the write: their bytes become cleanups.
         failed: Vec<FailedCopy>,
         /// Token of the reaper's claim.
@@ -102,18 +105,16 @@ impl StoredBytes {
             Self::Announced { write, copies, backend_versions, failed } => {
                 let all = *copies + failed.len();
                 unit.at(LockRank::Intent).exactly(all, OPEN_OF_WRITE, params![*write], Verdict::Fenced);
-                for (intent, version) in backend_versions {
-                    unit.run(
-                        "UPDATE pending_objects SET backend_version = $2 WHERE id = $1",
-                        params![*intent, version],
-                    );
-                }
+                note_versions(unit, backend_versions);
             }
-            Self::Reaped { write, copies, failed, token } => {
+            Self::Reaped { write, copies, backend_versions, failed, token } => {
                 lock_claimed(unit, *write, *copies + failed.len(), *token);
+                note_versions(unit, backend_versions);
             }
             Self::Unannounced(bytes) => {
                 unit.at(LockRank::Backend).one(TAKES_WRITES, params![&bytes.backend], Verdict::Closed);
+                // A reconcile pass may have taken the bytes for those of no row, and queued them.
+                name_existing(unit, &bytes.backend, &bytes.physical_key);
             }
             Self::Pinned { write, content, .. } => {
                 unit.at(LockRank::Intent).one(
@@ -211,6 +212,12 @@ impl StoredBytes {
             }
             Self::Pinned { .. } => {}
         }
+    }
+}
+
+fn note_versions(unit: &mut Unit, backend_versions: &[(IntentId, String)]) {
+    for (intent, version) in backend_versions {
+        unit.run("UPDATE pending_objects SET backend_version = $2 WHERE id = $1", params![*intent, version]);
     }
 }
 

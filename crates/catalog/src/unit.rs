@@ -103,6 +103,7 @@ pub(crate) enum LockRank {
     Object,
     Intent,
     Backend,
+    BackendKeys,
     Content,
     Cleanup,
     DeadLetter,

@@ -16,7 +16,7 @@ use s3o_model::multipart::{CompletedAnswer, Part, Upload};
 use s3o_model::object::Attributes;
 
 use crate::commits::{ContentPlan, NewBytes, Referrer, commit};
-use crate::copies::note_work;
+use crate::copies::note_raised_factor;
 use crate::error::{Error, Verdict};
 use crate::objects::{BUCKET_STANDS, Committed, DISPLACED, LOCK_INTENTS, SUPERSEDE, upsert_object};
 use crate::release::{DELETES_NOTHING, Release, Selector};
@@ -255,8 +255,6 @@ fn commit_range(unit: &mut Unit, part: &CommitPart, offset: u64) -> usize {
     unit.one(ADD_REFERENCE_OF_BUCKET, params![content, part.bucket], Verdict::ResolveAgain);
     DISPLACED_PART.lock_quota_rows(unit, &key, None, None);
     DISPLACED_PART.release(unit, &key, Reason::Multipart);
-    if part.factor > 1 {
-        note_work(unit, content);
-    }
+    note_raised_factor(unit, content);
     written
 }

@@ -3,18 +3,21 @@
 //! Nothing here writes or locks.
 
 mod checks;
+mod confirmed;
 mod naming;
 
 use std::collections::HashSet;
 
-use s3o_model::cleanup::BackendUpload;
 use s3o_model::names::BackendName;
 use s3o_model::verify::{NamedBy, NamingRow};
 
 pub(crate) use checks::SHOWN;
 pub use checks::{Check, Cursor, checks, lost_contents};
-pub(crate) use naming::DRIFTED;
+#[cfg(test)]
+pub(crate) use naming::NAMED_BY_TABLE;
+pub(crate) use naming::{DRIFTED, nothing_names, nothing_names_draft};
 
+use crate::cleanups::target;
 use crate::error::Error;
 use crate::unit::{Row, Value, json};
 use crate::{Catalog, params};
@@ -46,7 +49,7 @@ fn naming_row(row: &Row) -> Result<NamingRow, Error> {
         physical_key: row.string("physical_key")?,
         by,
         size_bytes: row.size("size_bytes")?,
-        upload: BackendUpload::from_column(row.opt_string("upload")?),
+        target: target(row)?,
     })
 }
 

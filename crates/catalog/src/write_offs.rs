@@ -62,7 +62,7 @@ fn report(kind: &str, rows: &str) -> String {
         "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
          SELECT '{kind}', CAST($1 AS TEXT), '', s.bytes, '{{\"count\":' || s.n || '}}', :now FROM \
          (SELECT count(*) AS n, CAST(coalesce(sum(size_bytes), 0) AS BIGINT) AS bytes FROM {rows}) s WHERE s.n > 0 \
-         ON CONFLICT (backend_name, physical_key, kind) DO UPDATE SET \
+         ON CONFLICT (backend_name, physical_key, target, kind) DO UPDATE SET \
          size_bytes = findings.size_bytes + excluded.size_bytes, detail = '{{\"count\":' || ({known} + {more}) || '}}'"
     )
 }
@@ -152,7 +152,7 @@ impl Catalog {
         let known = "SELECT name FROM backends WHERE name = $1 /*lock*/";
         unit.at(LockRank::Backend).one(known, params![name], Verdict::NoSuchObject);
         unit.one(
-            "UPDATE backends SET removing_since = coalesce(removing_since, :now), next_mark = NULL \
+            "UPDATE backends SET removing_since = coalesce(removing_since, :now) \
              WHERE name = $1 AND removed_at IS NULL",
             params![name],
             Verdict::Closed,

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use s3o_backend::ByteStream;
 use s3o_cache::{BodyRequest, Cache};
 use s3o_catalog::{CondemnedObserver, Resolved, WholeContent};
+use s3o_model::content::{Piece, ReadableCopy};
 use s3o_model::etag::{ETag, Md5};
 use s3o_model::ids::ContentId;
 use s3o_model::multipart::PART_NUMBER_MAX;
@@ -15,11 +16,18 @@ use s3o_model::range::ByteRange;
 
 use crate::digest::md5_of;
 use crate::get_object::source_of;
-use crate::read::ContentSource;
+use crate::read::{ContentSource, ReadHistory};
 use crate::{Engine, Error};
 
 /// Up to this size, hashing is cheaper than moving the bytes to another thread.
 const INLINE_BYTES_MAX: usize = 128 * 1024;
+
+/// A whole content, and the MD5 of the bytes that were written.
+struct WantedBody {
+    content: ContentId,
+    size_bytes: u64,
+    md5: Md5,
+}
 
 /// Removes condemned content from the cache.
 pub(crate) struct CacheInvalidator(pub(crate) Arc<Cache>);
@@ -51,54 +59,70 @@ impl Engine {
 
     /// Reads a whole body and verifies its digest.
     async fn load(&self, object: &Object, whole: Option<&WholeContent>) -> Result<Bytes, Error> {
-        match whole {
-            Some(whole) => self.load_whole(object, whole).await,
-            None => self.load_joined(object).await,
-        }
+        let Some(whole) = whole else { return self.load_joined(object).await };
+        let wanted = WantedBody { content: object.content, size_bytes: object.size_bytes, md5: whole.md5 };
+        self.load_whole(&wanted, &whole.copies, &mut ReadHistory::default()).await
     }
 
-    /// Reads the copies one by one until one matches the MD5; a copy that does not match is marked as suspect.
-    async fn load_whole(&self, object: &Object, whole: &WholeContent) -> Result<Bytes, Error> {
-        let (content, size_bytes) = (object.content, object.size_bytes);
-        let mut failure = Error::Damaged("no copy of the content is known".to_owned());
-        for copy in &whole.copies {
-            let source = ContentSource::Whole { content, size_bytes, copies: vec![copy.clone()] };
-            match self.read_all(source, size_bytes).await {
-                Ok(body) if digest(&body).await? == whole.md5 => return Ok(body),
-                Ok(_) => {
-                    self.suspect(content, &copy.location).await;
-                    failure = Error::Damaged("no copy has the digest that was written".to_owned());
-                }
-                Err(error) => failure = error,
+    /// Reads until a body matches the MD5. A copy that returned another body by itself is marked as suspect. The first
+    /// copy that contributed to a wrong body is not read again.
+    async fn load_whole(
+        &self,
+        wanted: &WantedBody,
+        copies: &[ReadableCopy],
+        history: &mut ReadHistory,
+    ) -> Result<Bytes, Error> {
+        let &WantedBody { content, size_bytes, .. } = wanted;
+        let mut left = copies.to_vec();
+        while !left.is_empty() {
+            let source = ContentSource::Whole { content, size_bytes, copies: left.clone() };
+            let body = self.read_all(source, ByteRange::whole(size_bytes), history).await?;
+            if digest(&body).await? == wanted.md5 {
+                return Ok(body);
+            }
+            let opened = history.opened();
+            if let [wrong] = opened {
+                self.suspect(content, wrong).await;
+            }
+            let known = left.len();
+            left.retain(|copy| Some(&copy.location) != opened.first());
+            if left.len() == known {
+                break;
             }
         }
-        Err(failure)
+        Err(Error::Damaged("no copy has the digest that was written".to_owned()))
     }
 
-    /// Verifies the parts by the `ETag`, which is computed from their MD5s.
+    /// Verifies the parts one by one, and together by the `ETag`, which is computed from their MD5s.
     async fn load_joined(&self, object: &Object) -> Result<Bytes, Error> {
-        // Queried before the bytes are read: a copy that replaces a bad one later is not the one that was read.
         let parts = self.catalog.numbered_pieces(object.content, 0, PART_NUMBER_MAX as usize).await?.pieces;
-        let body = self.read_all(ContentSource::Joined { content: object.content }, object.size_bytes).await?;
+        let mut history = ReadHistory::default();
+        let mut body = BytesMut::new();
         let mut digests = Vec::with_capacity(parts.len() * 16);
         for part in &parts {
-            let range = ByteRange { start: part.start, length: part.length };
-            if range.end() > object.size_bytes {
+            if part.start + part.length > object.size_bytes {
                 return Err(Error::Damaged("a part exceeds the size of its object".to_owned()));
             }
-            let read = digest(&slice(&body, range)).await?;
-            if let [copy] = part.copies.as_slice()
-                && part.is_whole()
-                && read != part.whole_md5
-            {
-                self.suspect(part.whole, &copy.location).await;
-            }
-            digests.extend_from_slice(&read.0);
+            let read = self.load_part(part, &mut history).await?;
+            digests.extend_from_slice(&digest(&read).await?.0);
+            body.extend_from_slice(&read);
         }
-        if ETag::of_parts(md5_of(&digests), parts.len()) != object.etag {
+        if body.len() as u64 != object.size_bytes || ETag::of_parts(md5_of(&digests), parts.len()) != object.etag {
             return Err(Error::Damaged("the digests of the parts do not match the ETag".to_owned()));
         }
-        Ok(body)
+        Ok(body.freeze())
+    }
+
+    /// Only the `ETag` of the object verifies a part that is a range of its content.
+    async fn load_part(&self, part: &Piece, history: &mut ReadHistory) -> Result<Bytes, Error> {
+        if part.is_whole() {
+            let wanted = WantedBody { content: part.whole, size_bytes: part.whole_bytes, md5: part.whole_md5 };
+            return self.load_whole(&wanted, &part.copies, history).await;
+        }
+        let range = ByteRange { start: part.offset, length: part.length };
+        let (content, size_bytes) = (part.whole, part.whole_bytes);
+        let source = ContentSource::Whole { content, size_bytes, copies: part.copies.clone() };
+        self.read_all(source, range, history).await
     }
 }
 

@@ -66,14 +66,9 @@ impl Engine {
 
     /// The same with the counters of this moment.
     pub(crate) async fn current_views(&self) -> Result<Vec<BackendView>, Error> {
-        Ok(self.views_and_usage().await?.0)
-    }
-
-    /// The same, together with these counters.
-    pub(crate) async fn views_and_usage(&self) -> Result<(Vec<BackendView>, Vec<QuotaUsage>), CatalogError> {
         let (mut views, usage) = (self.fleet.views(self.now()), self.read_usage().await?);
         set_usage(&mut views, &usage);
-        Ok((views, usage))
+        Ok(views)
     }
 
     async fn read_usage(&self) -> Result<Vec<QuotaUsage>, CatalogError> {

@@ -50,7 +50,7 @@ impl CopyChecker {
             return CopyState::Unclear;
         }
         let Some(backend) = self.trusted(&copy.backend) else { return CopyState::Unclear };
-        let seen = match backend.probe(&copy.physical_key).await {
+        let seen = match backend.probe(copy.key_version()).await {
             Probe::Present(found) => Seen::Present(found.size_bytes),
             Probe::Absent => Seen::Absent,
             Probe::Unknown(why) => Seen::Unknown(why),
@@ -113,7 +113,7 @@ impl Engine {
     /// Marks a copy as suspect, so that the next write of the same content replaces it. A copy that was deleted or
     /// replaced meanwhile is left alone.
     pub(crate) async fn suspect(&self, content: ContentId, copy: &Location) {
-        let Location { backend, physical_key } = copy;
+        let Location { backend, physical_key, .. } = copy;
         match self.catalog.suspect(content, copy).await {
             Ok(true) => tracing::warn!(%content, %backend, physical_key, "copy marked as suspect"),
             Ok(false) => {}

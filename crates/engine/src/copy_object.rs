@@ -104,8 +104,7 @@ impl Engine {
             expiry,
         };
         let new = NewObject::of(&row);
-        let factor = self.bucket_settings(&copy.bucket).factor;
-        let committed = self.catalog.commit_copy(row, source.content, copy.condition.clone(), factor).await?;
+        let committed = self.catalog.commit_copy(row, source.content, copy.condition.clone()).await?;
         self.after_commit(committed);
         let expiration = self.expiration_of_new(&copy.bucket, &new, committed).await;
         Ok(Copied { etag: source.etag, last_modified: committed.last_modified, checksum, expiration })

@@ -46,7 +46,7 @@ pub struct Settings {
     pub write_copies: usize,
     /// Smallest number of copies with which a write is acknowledged.
     pub write_copies_min: usize,
-    /// How long a read waits for the first byte before it tries another copy.
+    /// How long a read waits for the first byte, or for the next one, before it tries another copy.
     pub first_byte_timeout: Duration,
 }
 

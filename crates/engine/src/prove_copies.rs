@@ -13,7 +13,7 @@ impl Engine {
     pub async fn recheck_uncounted(&self, work: &CopyWork) -> Result<bool, CatalogError> {
         let mut changed = false;
         for copy in work.copies.iter().filter(|copy| copy.is_unproven && self.may_be_checked(copy)) {
-            let Location { backend, physical_key } = &copy.location;
+            let Location { backend, physical_key, .. } = &copy.location;
             let state = if copy.is_present {
                 self.sharing.checker.check_copy(&copy.location, work.size_bytes).await
             } else {
@@ -21,7 +21,7 @@ impl Engine {
             };
             match state {
                 CopyState::Good => {
-                    self.catalog.confirm_copy(work.content, &copy.location).await?;
+                    self.catalog.confirm_copy(work.content, &copy.location, work.read_at).await?;
                     tracing::info!(%backend, physical_key, "copy verified, it counts again");
                     changed = true;
                 }
@@ -68,7 +68,7 @@ impl Engine {
     /// Reads all bytes of a copy and compares their digests with those of the content.
     async fn compare_digest(&self, work: &CopyWork, copy: &Location) -> CopyState {
         let Some(backend) = self.fleet.get(&copy.backend) else { return CopyState::Unclear };
-        match reread(backend.as_ref(), &copy.physical_key, work.size_bytes, None).await {
+        match reread(backend.as_ref(), copy.key_version(), work.size_bytes, None).await {
             Ok(digests) => {
                 let matches = work.md5.is_none_or(|md5| md5 == digests.md5)
                     && work.sha256.is_none_or(|sha256| sha256 == digests.sha256);

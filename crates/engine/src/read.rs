@@ -1,8 +1,10 @@
-//! Streams bytes of content from the backends. If a copy fails, the read continues with another copy at the same byte.
+//! Streams bytes of content from the backends. If a copy fails or stalls, the read continues with another
+//! copy at the same byte.
 
 mod segment;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
@@ -13,7 +15,8 @@ use s3o_model::ids::ContentId;
 use s3o_model::range::ByteRange;
 
 use crate::{BackendTrouble, Engine, Error};
-use segment::{ReadHistory, Segment, unavailable};
+pub(crate) use segment::ReadHistory;
+use segment::{Segment, unavailable};
 
 /// Number of pieces that one catalog query returns.
 const PIECES_PAGE: usize = 100;
@@ -27,13 +30,21 @@ pub(crate) enum ContentSource {
     Joined { content: ContentId },
 }
 
+/// A segment and the stream of its open copy.
+struct OpenSegment {
+    segment: Segment,
+    stream: ByteStream,
+    /// How long to wait for the next chunk; `None` if no other copy can continue the body.
+    stall_timeout: Option<Duration>,
+}
+
 struct RangeReader {
     engine: Engine,
     /// The part of the range whose pieces are not read from the catalog yet.
     unplanned: Option<(ContentId, ByteRange)>,
     planned: VecDeque<Segment>,
-    /// The segment that is being sent, and its stream.
-    current: Option<(Segment, ByteStream)>,
+    /// The segment that is being sent.
+    current: Option<OpenSegment>,
     history: ReadHistory,
 }
 
@@ -48,19 +59,18 @@ impl Engine {
         Ok(Box::pin(unfold(Some(reader), |reader| async move { reader?.next().await })))
     }
 
-    /// Reads a content that fits into memory.
-    pub(crate) async fn read_all(&self, source: ContentSource, size_bytes: u64) -> Result<Bytes, Error> {
-        let mut reader = RangeReader::new(self.clone(), source, ByteRange::whole(size_bytes));
-        let size = usize::try_from(size_bytes).map_err(|_| Error::Internal("too large for memory".to_owned()))?;
-        // A copy: chunks may be small slices of large buffers, and the cache counts the length of a body.
-        let mut body = BytesMut::with_capacity(size);
-        while let Some(chunk) = reader.next_chunk().await? {
-            body.extend_from_slice(&chunk);
-        }
-        if body.len() != size {
-            return Err(Error::Damaged(format!("{} of {size_bytes} bytes were read", body.len())));
-        }
-        Ok(body.freeze())
+    /// Reads a range that fits into memory. The history continues that of the reads before it.
+    pub(crate) async fn read_all(
+        &self,
+        source: ContentSource,
+        range: ByteRange,
+        history: &mut ReadHistory,
+    ) -> Result<Bytes, Error> {
+        let mut reader = RangeReader::new(self.clone(), source, range);
+        reader.history = std::mem::take(history);
+        let read = reader.collect(range.length).await;
+        *history = reader.history;
+        read
     }
 }
 
@@ -81,10 +91,10 @@ impl RangeReader {
         if self.planned.is_empty() {
             self.plan().await?;
         }
-        let Some(mut segment) = self.planned.pop_front() else { return Ok(false) };
+        let Some(segment) = self.planned.pop_front() else { return Ok(false) };
+        self.history.begin_segment();
         let no_copy = Error::Damaged("no copy of the content is known".to_owned());
-        let stream = self.engine.open_segment(&mut segment, &mut self.history, no_copy).await?;
-        self.current = Some((segment, stream));
+        self.open(segment, no_copy).await?;
         Ok(true)
     }
 
@@ -112,9 +122,17 @@ impl RangeReader {
         }
     }
 
+    /// Opens a copy of a segment; fails with `failure` if none can be read.
+    async fn open(&mut self, mut segment: Segment, failure: Error) -> Result<(), Error> {
+        let stream = self.engine.open_segment(&mut segment, &mut self.history, failure).await?;
+        let stall_timeout = self.engine.stall_timeout(&segment, &self.history);
+        self.current = Some(OpenSegment { segment, stream, stall_timeout });
+        Ok(())
+    }
+
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let Some((segment, stream)) = &mut self.current else {
+            let Some(OpenSegment { segment, stream, stall_timeout }) = &mut self.current else {
                 if self.open_next().await? {
                     continue;
                 }
@@ -124,7 +142,11 @@ impl RangeReader {
                 self.current = None;
                 continue;
             }
-            match stream.next().await {
+            let Some(next) = next_within(stream, *stall_timeout).await else {
+                self.replace_stalled().await?;
+                continue;
+            };
+            match next {
                 Some(Ok(chunk)) => {
                     segment.advance(chunk.len() as u64);
                     return Ok(Some(chunk));
@@ -139,12 +161,41 @@ impl RangeReader {
         }
     }
 
+    async fn collect(&mut self, size_bytes: u64) -> Result<Bytes, Error> {
+        let size = usize::try_from(size_bytes).map_err(|_| Error::Internal("too large for memory".to_owned()))?;
+        // A copy: chunks may be small slices of large buffers, and the cache counts the length of a body.
+        let mut body = BytesMut::with_capacity(size);
+        while let Some(chunk) = self.next_chunk().await? {
+            body.extend_from_slice(&chunk);
+        }
+        if body.len() != size {
+            return Err(Error::Damaged(format!("{} of {size_bytes} bytes were read", body.len())));
+        }
+        Ok(body.freeze())
+    }
+
     /// Continues with the next copy at the first byte that was not read.
     async fn resume(&mut self, failure: Error) -> Result<(), Error> {
-        if let Some((mut segment, _)) = self.current.take() {
-            let stream = self.engine.open_segment(&mut segment, &mut self.history, failure).await?;
-            self.current = Some((segment, stream));
+        match self.current.take() {
+            Some(current) => self.open(current.segment, failure).await,
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Continues with another copy, because the next chunk of the open one is late.
+    async fn replace_stalled(&mut self) -> Result<(), Error> {
+        if let Some(OpenSegment { segment, .. }) = &mut self.current {
+            self.engine.return_stalled(segment, &mut self.history);
+        }
+        let detail = "the read of the last copy stalled".to_owned();
+        self.resume(unavailable(BackendTrouble::Unreachable, detail)).await
+    }
+}
+
+/// The next item of a stream; `None` if it does not come in time.
+async fn next_within(stream: &mut ByteStream, timeout: Option<Duration>) -> Option<Option<Result<Bytes, BodyError>>> {
+    match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, stream.next()).await.ok(),
+        None => Some(stream.next().await),
     }
 }

@@ -9,13 +9,18 @@ use crate::Engine;
 impl Engine {
     /// All configured backends with the counters and states of this moment, in configuration order.
     pub async fn backend_loads(&self) -> Result<Vec<BackendLoad>, CatalogError> {
-        let movable = self.catalog.movable_backends().await?;
-        let (views, usage) = self.views_and_usage().await?;
-        let load = |view: BackendView| BackendLoad {
-            used_bytes: usage.iter().find(|usage| usage.backend == view.name).map_or(0, |usage| usage.used_bytes),
-            is_movable: movable.contains(&view.name),
-            view,
+        let counted = self.catalog.movable_backends().await?;
+        let load = |mut view: BackendView| {
+            let of = counted.iter().find(|(usage, _)| usage.backend == view.name);
+            if let Some((usage, _)) = of {
+                view.set_usage(usage);
+            }
+            BackendLoad {
+                used_bytes: of.map_or(0, |(usage, _)| usage.used_bytes),
+                is_movable: of.is_some_and(|(_, is_movable)| *is_movable),
+                view,
+            }
         };
-        Ok(views.into_iter().map(load).collect())
+        Ok(self.fleet.views(self.now()).into_iter().map(load).collect())
     }
 }

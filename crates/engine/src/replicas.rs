@@ -10,7 +10,7 @@ use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, W
 use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError, ReplicaSource, StageReplica, Verdict};
 use s3o_model::cleanup::Reason;
 use s3o_model::content::Location;
-use s3o_model::ids::{IntentId, WriteId};
+use s3o_model::ids::{InstanceId, IntentId, WriteId};
 use s3o_model::names::BackendName;
 use s3o_model::physical_key::replica_key;
 use s3o_model::placement::BackendView;
@@ -57,6 +57,17 @@ struct CopyPlan {
 }
 
 impl Engine {
+    /// Runs background work to its end in its own task, which a shutdown waits for like a request.
+    pub fn start_task(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.start(work);
+    }
+
+    /// This process, as the catalog knows it.
+    #[must_use]
+    pub const fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
     /// Writes another copy of a content, to the best backend that has none. Its copies are read in order until one has
     /// the right digest; each attempt has its own intent and key.
     ///
@@ -83,6 +94,12 @@ impl Engine {
         };
         targets.retain(|backend| plan.target.as_ref().is_none_or(|target| target == backend.name()));
         for target in targets {
+            // Before the source is opened, which may cost a request and its bytes.
+            match self.catalog.is_copy_announced(work.content, target.name()).await {
+                Ok(false) => {}
+                Ok(true) => return CopyOutcome::InProgress,
+                Err(error) => return CopyOutcome::Failed(error.to_string()),
+            }
             match self.copy_to(work, &target, &plan.replaces).await {
                 // It is full or draining: the next backend may take the copy.
                 CopyOutcome::NoTarget => {}
@@ -144,9 +161,9 @@ impl Engine {
     }
 
     async fn open_source(&self, source: &Location) -> Result<ByteStream, String> {
-        let Location { backend: name, physical_key } = source;
+        let name = &source.backend;
         let backend = self.fleet.get(name).ok_or_else(|| format!("{name}: the backend is not configured"))?;
-        backend.get(physical_key, None).await.map_err(|error| format!("{name}: {error}"))
+        backend.get(source.key_version(), None).await.map_err(|error| format!("{name}: {error}"))
     }
 
     /// Why this instance cannot write another copy of a content now; `None` if it can try. Makes no backend call.
@@ -205,7 +222,7 @@ impl Engine {
             intent: IntentId::new(id),
             write: WriteId::new(id),
             content: work.content,
-            target: Location { backend: name.clone(), physical_key },
+            target: Location { backend: name.clone(), physical_key, backend_version: None },
             size_bytes,
             reason,
             owner: self.instance,

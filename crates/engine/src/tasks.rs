@@ -29,6 +29,11 @@ impl Tasks {
         task.await.unwrap_or_else(|error| Err(Error::Internal(format!("the task of a request ended early: {error}"))))
     }
 
+    /// Starts a future that runs to its end in its own task.
+    pub fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(work);
+    }
+
     /// Number of running tasks.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -13,7 +13,7 @@ mod sharing;
 mod staging;
 mod upload;
 
-use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend};
+use s3o_backend::{BodyError, ByteStream, Error as BackendError, SharedBackend, Written};
 use s3o_catalog::{ContentPlan, Error as CatalogError, Late};
 use s3o_model::bucket::BucketSettings;
 use s3o_model::cleanup::BackendUpload;
@@ -82,6 +82,11 @@ impl WriteTarget<'_> {
 }
 
 impl Staged {
+    /// Where the bytes are, with the version that the backend returned.
+    pub(crate) fn stored_as(&self, written: &Written) -> Location {
+        Location { backend_version: written.version_id.clone(), ..self.place.clone() }
+    }
+
     /// The backend upload that a failed write may have left; its ID is unknown.
     fn upload_left(&self) -> BackendUpload {
         let is_single_put = self.size_bytes <= self.backend.put_bytes_max();

@@ -8,6 +8,7 @@ use crate::backoff::Backoff;
 use crate::clock::Timestamp;
 use crate::ids::CleanupId;
 use crate::names::BackendName;
+use crate::target::{ExpectedBytes, Target};
 
 /// Why bytes are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,6 +34,10 @@ pub enum Reason {
     Drain,
     /// The copy was moved to another backend to balance the backends.
     Rebalance,
+    /// A reconcile pass found bytes that no row names.
+    Reconcile,
+    /// A sweep removes the keys of a dead folder.
+    Sweep,
 }
 
 impl Reason {
@@ -50,6 +55,8 @@ impl Reason {
             Self::Replication => "replication",
             Self::Drain => "drain",
             Self::Rebalance => "rebalance",
+            Self::Reconcile => "reconcile",
+            Self::Sweep => "sweep",
         }
     }
 }
@@ -63,10 +70,10 @@ pub struct Cleanup {
     pub backend: BackendName,
     /// Key of the bytes on that backend.
     pub physical_key: String,
-    /// Version on the backend, if one was recorded.
-    pub backend_version: Option<String>,
-    /// Backend upload of the key, if any.
-    pub upload: BackendUpload,
+    /// What is deleted there; nothing else is.
+    pub target: Target,
+    /// The bytes to compare before every attempt, if other programs may rewrite the key.
+    pub expected: Option<ExpectedBytes>,
     /// Bytes in the quota accounting.
     pub size_bytes: u64,
     /// Why the bytes are deleted; a [`Reason`] as stored.
@@ -140,6 +147,8 @@ pub enum Attempt {
     Unknown(String),
     /// The backend refused, for this reason.
     Refused(String),
+    /// Other bytes than the expected ones are there, for this reason.
+    Changed(String),
 }
 
 /// What to do with a cleanup after an attempt.
@@ -152,6 +161,11 @@ pub enum Outcome {
     /// Turn the row into a finding: the bytes are absent, and the backend was accepted after the row
     /// was queued.
     AbsentAfterAccept,
+    /// Turn the row into a finding: other bytes than the expected ones are there, and stay.
+    Changed {
+        /// How they differ.
+        why: String,
+    },
     /// Release the claim and keep the row: the backend is unavailable.
     Deferred,
     /// Retry later without counting an attempt.
@@ -189,7 +203,11 @@ impl Outcome {
     #[must_use]
     pub const fn leaves(&self) -> bool {
         match self {
-            Self::Done | Self::DoneAbsent | Self::AbsentAfterAccept | Self::DeadLetter { .. } => true,
+            Self::Done
+            | Self::DoneAbsent
+            | Self::AbsentAfterAccept
+            | Self::Changed { .. }
+            | Self::DeadLetter { .. } => true,
             Self::Deferred | Self::Wait { .. } | Self::Retry { .. } => false,
         }
     }
@@ -201,6 +219,7 @@ impl Outcome {
             Self::Done => "success",
             Self::DoneAbsent => "success_absent",
             Self::AbsentAfterAccept => "absent_after_accept",
+            Self::Changed { .. } => "changed",
             Self::Deferred | Self::Wait { .. } => "deferred",
             Self::Retry { .. } => "retry",
             Self::DeadLetter { .. } => "exhausted",
@@ -228,6 +247,7 @@ pub fn judge(cleanup: &Cleanup, attempt: Attempt, now: Option<Timestamp>, retrie
         // An outage must not count as an attempt, or it would turn the whole queue into dead letters.
         Attempt::Away => Outcome::Deferred,
         Attempt::Unknown(why) => Outcome::Wait { delay: retries.backoff.delay(1, jitter), why },
+        Attempt::Changed(why) => Outcome::Changed { why },
         Attempt::Refused(why) => match cleanup.attempts.saturating_add(1) {
             refusals if refusals >= retries.max_attempts => Outcome::DeadLetter { why },
             refusals => Outcome::Retry { delay: retries.backoff.delay(refusals, jitter), why },

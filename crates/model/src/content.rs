@@ -3,6 +3,7 @@
 use crate::etag::Md5;
 use crate::ids::ContentId;
 use crate::names::BackendName;
+use crate::target::KeyVersion;
 
 /// One physical copy of one whole content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,16 @@ pub struct Location {
     pub backend: BackendName,
     /// Key of the copy on that backend.
     pub physical_key: String,
+    /// Version of the key that is the copy, if the backend keeps versions and returned one.
+    pub backend_version: Option<String>,
+}
+
+impl Location {
+    /// What reads, probes and deletes of the copy address.
+    #[must_use]
+    pub fn key_version(&self) -> KeyVersion<'_> {
+        KeyVersion::new(&self.physical_key, self.backend_version.as_deref())
+    }
 }
 
 /// How far the bytes of a copy are trusted. Reads try the most trusted copies first.

@@ -1,9 +1,9 @@
 //! Dead letters: cleanups that a backend refused too often, and the decision to discard one.
 
-use crate::cleanup::BackendUpload;
 use crate::clock::Timestamp;
 use crate::ids::{CleanupId, DeadLetterId};
 use crate::names::BackendName;
+use crate::target::{ExpectedBytes, Target};
 
 /// A cleanup that was refused too often. Its bytes are still on the backend and in its quota accounting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,10 +16,10 @@ pub struct DeadLetter {
     pub backend: BackendName,
     /// Key of the bytes on that backend.
     pub physical_key: String,
-    /// Version on the backend, if one was recorded.
-    pub backend_version: Option<String>,
-    /// Backend upload of the key, if any.
-    pub upload: BackendUpload,
+    /// What would be deleted there.
+    pub target: Target,
+    /// The bytes to compare before every attempt, if other programs may rewrite the key.
+    pub expected: Option<ExpectedBytes>,
     /// Bytes in the quota accounting.
     pub size_bytes: u64,
     /// Why the bytes are deleted, as in the queue.
@@ -80,9 +80,9 @@ fn not_proven(why: String, force: bool) -> DiscardDecision {
 #[cfg(test)]
 mod tests {
     use super::{DeadLetter, DiscardDecision, LetterProbe, judge_discard};
-    use crate::cleanup::BackendUpload;
     use crate::clock::Timestamp;
     use crate::ids::{CleanupId, DeadLetterId};
+    use crate::target::Target;
 
     const NOW: Timestamp = Timestamp::from_millis(10_000);
 
@@ -92,8 +92,8 @@ mod tests {
             original_id: CleanupId(7),
             backend: "disk".parse().expect("valid"),
             physical_key: "b/k~1".to_owned(),
-            backend_version: None,
-            upload: BackendUpload::None,
+            target: Target::Key,
+            expected: None,
             size_bytes: 1,
             reason: "delete".to_owned(),
             attempts: 10,

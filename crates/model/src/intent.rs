@@ -55,7 +55,8 @@ impl Intent {
     /// Backend and physical key of the copy.
     #[must_use]
     pub fn place(&self) -> Location {
-        Location { backend: self.backend.clone(), physical_key: self.physical_key.clone() }
+        let (backend, physical_key) = (self.backend.clone(), self.physical_key.clone());
+        Location { backend, physical_key, backend_version: None }
     }
 }
 

@@ -36,6 +36,7 @@ pub mod rebalance;
 pub mod recovery;
 pub mod shared;
 pub mod size;
+pub mod target;
 pub mod ttl;
 pub mod usage;
 pub mod verify;

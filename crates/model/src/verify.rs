@@ -7,9 +7,9 @@
 
 use serde::Serialize;
 
-use crate::cleanup::BackendUpload;
 use crate::names::BucketName;
 use crate::physical_key::identifier;
+use crate::target::Target;
 
 /// An invariant, by its number in the design.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -59,8 +59,21 @@ pub struct NamingRow {
     pub by: NamedBy,
     /// Recorded size in bytes.
     pub size_bytes: u64,
-    /// Recorded backend upload.
-    pub upload: BackendUpload,
+    /// What the row names under the key. An intent names everything there, since its write may still run.
+    pub target: Target,
+}
+
+impl NamingRow {
+    /// True if the row names this target under its key. A location without a version may be any version of the key.
+    #[must_use]
+    pub fn names(&self, target: &Target) -> bool {
+        match self.by {
+            NamedBy::Intent => true,
+            NamedBy::Location { .. } | NamedBy::Cleanup | NamedBy::DeadLetter | NamedBy::WrittenOff => {
+                self.target.may_be(target)
+            }
+        }
+    }
 }
 
 /// Result of a probe of a key on the backend.
@@ -131,7 +144,7 @@ pub fn listed(key: &str, size_bytes: u64, rows: &[NamingRow]) -> FirstCheck {
     match located(rows) {
         Some(expected) if expected != size_bytes => FirstCheck::Doubt(KeyDoubt::Located),
         Some(_) => FirstCheck::Agrees,
-        None if !rows.is_empty() => FirstCheck::Agrees,
+        None if is_named(&Target::Key, rows) => FirstCheck::Agrees,
         None if is_ours(key) => FirstCheck::Doubt(KeyDoubt::Unnamed),
         None => FirstCheck::Foreign,
     }
@@ -145,10 +158,10 @@ pub fn rule(doubt: KeyDoubt, seen: Seen, rows: &[NamingRow]) -> Ruling {
         (_, Seen::Unknown(why)) => Ruling::Unknown(why),
         (KeyDoubt::Unnamed, Seen::Absent) => Ruling::Agrees,
         (KeyDoubt::Unnamed, Seen::Present(found)) => {
-            if rows.is_empty() {
-                Ruling::Stray(found)
-            } else {
+            if is_named(&Target::Key, rows) {
                 Ruling::Agrees
+            } else {
+                Ruling::Stray(found)
             }
         }
         (KeyDoubt::Located, Seen::Absent) => expected.map_or(Ruling::Agrees, |_| Ruling::Gone),
@@ -159,25 +172,21 @@ pub fn rule(doubt: KeyDoubt, seen: Seen, rows: &[NamingRow]) -> Ruling {
     }
 }
 
-/// True if one of the rows of a key names this unfinished upload.
+/// True if one of the rows of a key names this target.
 #[must_use]
-pub fn names_upload(upload: &str, rows: &[NamingRow]) -> bool {
-    rows.iter().any(|row| match &row.upload {
-        BackendUpload::None => false,
-        BackendUpload::Starting => true,
-        BackendUpload::Started(id) => id == upload,
-    })
+pub fn is_named(target: &Target, rows: &[NamingRow]) -> bool {
+    rows.iter().any(|row| row.names(target))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FirstCheck, KeyDoubt, NamedBy, NamingRow, Ruling, Seen, is_ours, listed, names_upload, rule};
-    use crate::cleanup::BackendUpload;
+    use super::{FirstCheck, KeyDoubt, NamedBy, NamingRow, Ruling, Seen, is_named, is_ours, listed, rule};
+    use crate::target::Target;
 
     const OURS: &str = "photos/cat.jpg~0123456789abcdef0123456789abcdef";
 
     fn row(by: NamedBy, size_bytes: u64) -> NamingRow {
-        NamingRow { physical_key: OURS.to_owned(), by, size_bytes, upload: BackendUpload::None }
+        NamingRow { physical_key: OURS.to_owned(), by, size_bytes, target: Target::Key }
     }
 
     const LOCATION: NamedBy = NamedBy::Location { lost: false };
@@ -227,12 +236,23 @@ mod tests {
     }
 
     #[test]
-    fn upload_is_named_by_its_id_or_by_a_starting_upload() {
-        let with = |upload| NamingRow { upload, ..row(NamedBy::Intent, 5) };
-        assert!(names_upload("a", &[with(BackendUpload::Started("a".into()))]));
-        assert!(names_upload("a", &[with(BackendUpload::Starting)]));
-        assert!(!names_upload("a", &[with(BackendUpload::Started("b".into()))]));
-        assert!(!names_upload("a", &[with(BackendUpload::None)]));
-        assert!(!names_upload("a", &[]));
+    fn upload_is_named_by_an_intent_or_its_own_cleanup_and_not_by_the_location_of_its_key() {
+        let upload = Target::Upload("a".to_owned());
+        let with = |by, target| NamingRow { target, ..row(by, 5) };
+        assert!(is_named(&upload, &[row(NamedBy::Intent, 5)]));
+        assert!(is_named(&upload, &[with(NamedBy::Cleanup, Target::StartingUpload)]));
+        assert!(is_named(&upload, &[with(NamedBy::DeadLetter, upload.clone())]));
+        assert!(!is_named(&upload, &[with(NamedBy::Cleanup, Target::Upload("b".to_owned()))]));
+        assert!(!is_named(&upload, &[row(NamedBy::Cleanup, 5)]));
+        assert!(!is_named(&upload, &[row(LOCATION, 5)]));
+    }
+
+    #[test]
+    fn version_is_named_by_its_own_rows_and_by_rows_without_a_version() {
+        let version = |id: &str| Target::Version(id.to_owned());
+        let with = |target| NamingRow { target, ..row(LOCATION, 5) };
+        assert!(is_named(&version("1"), &[with(version("1"))]));
+        assert!(is_named(&version("1"), &[with(Target::Key)]));
+        assert!(!is_named(&version("1"), &[with(version("2"))]));
     }
 }

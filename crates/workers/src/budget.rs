@@ -131,6 +131,26 @@ impl Budget {
         }
     }
 
+    /// Waits until a slot is free for a copy. A copy may hold its slot for hours, so it never gets one that is
+    /// guaranteed to ticks. If it is the only one of its worker, it waits for `YIELD_MAX` at most, so that a busy
+    /// process writes copies, too.
+    pub async fn copy(self: &Arc<Self>, is_only: bool) -> BackgroundGuard {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = WaitingTick(self);
+        let mut yielded = pin!(tokio::time::sleep(YIELD_MAX));
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if let Some(slot) = self.try_take() {
+                return BackgroundGuard { _slot: slot, _minimum: None };
+            }
+            tokio::select! {
+                () = &mut yielded, if is_only => return BackgroundGuard { _slot: self.take(), _minimum: None },
+                () = freed => {}
+            }
+        }
+    }
+
     fn minimum_of(&self, kind: Kind) -> &Arc<Semaphore> {
         let index = match kind {
             Kind::PerInstance => 0,
@@ -204,6 +224,18 @@ mod tests {
         assert_eq!((budget.has_requests(), budget.requests_begun()), (true, 2));
         drop(requests);
         assert_eq!((budget.has_requests(), budget.requests_begun()), (false, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_leave_the_guaranteed_slots_to_ticks() {
+        let budget = Budget::new(1);
+        let request = budget.request();
+        let only = timeout(YIELD_MAX + MOMENT, budget.copy(true)).await.expect("yielded for the longest time");
+        assert!(timeout(YIELD_MAX * 9, budget.copy(false)).await.is_err(), "a further copy waits for a free slot");
+        let _shared = timeout(MOMENT, budget.background(Kind::Shared)).await.expect("the minimum");
+        let _locked = timeout(MOMENT, budget.background(Kind::Locked)).await.expect("the minimum");
+        drop((request, only));
+        assert!(timeout(MOMENT, budget.copy(false)).await.is_err(), "ticks use the slot");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,10 +9,11 @@ use futures_util::future::BoxFuture;
 use s3o_backend::fleet::Fleet;
 use s3o_backend::{Backend, Probe, SharedBackend};
 use s3o_catalog::{Catalog, Discard};
-use s3o_model::cleanup::{BackendUpload, Selection};
+use s3o_model::cleanup::Selection;
 use s3o_model::dead_letter::{DeadLetter, DiscardDecision, LetterProbe, judge_discard};
 use s3o_model::ids::{ClaimToken, DeadLetterId, IdSource};
 use s3o_model::names::BackendName;
+use s3o_model::target::{KeyVersion, Target};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -198,7 +199,8 @@ impl DeadLetterService {
                 Err(why) => return LetterProbe::Unknown(why.clone()),
             };
             match probe(backend.as_ref(), letter).await {
-                LetterProbe::Absent if self.keeps_versions(&letter.backend) => {
+                // Only the current version of the key is absent.
+                LetterProbe::Absent if letter.target == Target::Key && self.keeps_versions(&letter.backend) => {
                     LetterProbe::Unknown("absent, but the backend keeps versions".to_owned())
                 }
                 found => found,
@@ -212,19 +214,27 @@ impl DeadLetterService {
     }
 }
 
-/// Bytes may be stored under the key or in an unfinished upload of the key.
+/// Probes the target of a letter.
 async fn probe(backend: &dyn Backend, letter: &DeadLetter) -> LetterProbe {
-    if letter.upload != BackendUpload::None {
-        match backend.uploads_of(&letter.physical_key).await {
-            Ok(uploads) if uploads.is_empty() => {}
-            Ok(_) => return LetterProbe::Present,
-            Err(error) => return LetterProbe::Unknown(error.to_string()),
+    match &letter.target {
+        Target::Upload(upload) => probe_upload(backend, letter, Some(upload)).await,
+        Target::StartingUpload => probe_upload(backend, letter, None).await,
+        Target::Key | Target::Version(_) | Target::Draft => {
+            let at = KeyVersion::new(&letter.physical_key, letter.target.version_id());
+            match backend.probe(at).await {
+                Probe::Present(_) => LetterProbe::Present,
+                Probe::Absent => LetterProbe::Absent,
+                Probe::Unknown(why) => LetterProbe::Unknown(why),
+            }
         }
     }
-    match backend.probe(&letter.physical_key).await {
-        Probe::Present(_) => LetterProbe::Present,
-        Probe::Absent => LetterProbe::Absent,
-        Probe::Unknown(why) => LetterProbe::Unknown(why),
+}
+
+async fn probe_upload(backend: &dyn Backend, letter: &DeadLetter, upload: Option<&String>) -> LetterProbe {
+    match backend.uploads_of(&letter.physical_key).await {
+        Ok(uploads) if uploads.iter().any(|found| upload.is_none_or(|upload| found == upload)) => LetterProbe::Present,
+        Ok(_) => LetterProbe::Absent,
+        Err(error) => LetterProbe::Unknown(error.to_string()),
     }
 }
 
@@ -236,10 +246,9 @@ fn event(name: &'static str, letter: &DeadLetter) -> Event {
 
 /// JSON detail of the finding: enough to find the bytes by hand.
 fn detail(letter: &DeadLetter, why: &str) -> String {
-    let upload = letter.upload.to_column();
     json!({
         "found": why, "original_id": letter.original_id, "reason": letter.reason, "attempts": letter.attempts,
-        "last_error": letter.last_error, "backend_version": letter.backend_version, "backend_upload": upload,
+        "last_error": letter.last_error, "target": letter.target.to_column(),
     })
     .to_string()
 }

@@ -5,10 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use s3o_catalog::{Catalog, CopyWork, Error as CatalogError, RemoveCopy, ReplacedCopy, ReplicaSource, Verdict};
 use s3o_engine::{CopyOutcome, Engine};
@@ -17,8 +16,9 @@ use s3o_model::content::Location;
 use s3o_model::names::BackendName;
 use tokio::sync::Notify;
 
+use crate::copy_tasks::CopyBounds;
 use crate::replicator::CopySettings;
-use crate::{CopyPace, Error, Event, Report, Worker};
+use crate::{CopyTasks, Error, Event, Report, Worker};
 
 /// Progress of the drains on this instance. Clones share it.
 #[derive(Clone, Default)]
@@ -63,12 +63,23 @@ pub struct DrainWorker {
     pub engine: Engine,
     /// Bounds, replaced on reload together with the worker.
     pub settings: CopySettings,
-    /// Leaves the stores to requests.
-    pub pace: CopyPace,
+    /// The copies in progress; they survive a reload.
+    pub tasks: CopyTasks,
     /// Shown to operators; survives a reload.
     pub progress: DrainProgress,
     /// Wakes the cleanup worker.
     pub cleanup_wakeup: Arc<Notify>,
+}
+
+/// Takes one copy off a draining backend.
+struct CopyDrain {
+    catalog: Arc<Catalog>,
+    engine: Engine,
+    progress: DrainProgress,
+    /// The draining backend.
+    name: BackendName,
+    grace: Duration,
+    work: CopyWork,
 }
 
 /// What became of one copy on a draining backend.
@@ -104,6 +115,7 @@ impl Worker for DrainWorker {
 impl DrainWorker {
     /// Works on the next page of copies; true if another page follows at once.
     async fn step(&self, name: &BackendName, report: &mut Report) -> Result<bool, Error> {
+        let bounds = CopyBounds::of_tick(self.settings.concurrency);
         let position = self.progress.change(name, |pass| {
             if pass.position.is_empty() {
                 pass.stuck.clear();
@@ -111,18 +123,48 @@ impl DrainWorker {
             pass.position.clone()
         });
         let page = self.catalog.contents_on(name, &position, self.settings.batch_size).await?;
-        let last = page.last().and_then(|work| copy_on(work, name)).map(|copy| copy.physical_key);
         let is_last_page = page.len() < self.settings.batch_size;
-        let work: Vec<_> = page.into_iter().map(|work| self.boxed_drain(name, work)).collect();
-        let mut done = futures_util::stream::iter(work).buffer_unordered(self.settings.concurrency.max(1));
-        while let Some((work, result)) = done.next().await {
-            self.record(name, &work, &result?, report);
-        }
-        if is_last_page {
+        let (position, is_cut) = self.start_copies(name, page, bounds).await;
+        self.tasks.report(bounds, report).await?;
+        if is_last_page && !is_cut && !self.tasks.is_busy() {
             return self.end_pass(name, report).await.map(|()| false);
         }
-        self.progress.change(name, |pass| pass.position = last.unwrap_or_default());
+        if let Some(position) = position {
+            self.progress.change(name, |pass| pass.position = position);
+        }
         Ok(true)
+    }
+
+    /// Starts the work on a page. Returns the last key that needs no second start in this pass, and whether the time of
+    /// the tick was over before all were started.
+    async fn start_copies(
+        &self,
+        name: &BackendName,
+        page: Vec<CopyWork>,
+        bounds: CopyBounds,
+    ) -> (Option<String>, bool) {
+        let mut position = None;
+        for work in page {
+            let (content, key) = (work.content, copy_on(&work, name).map(|copy| copy.physical_key));
+            if !self.tasks.is_running(content)
+                && !self.tasks.start(&self.engine, content, bounds, self.drain_of(name, work).run()).await
+            {
+                return (position, true);
+            }
+            position = key;
+        }
+        (position, false)
+    }
+
+    fn drain_of(&self, name: &BackendName, work: CopyWork) -> CopyDrain {
+        CopyDrain {
+            catalog: Arc::clone(&self.catalog),
+            engine: self.engine.clone(),
+            progress: self.progress.clone(),
+            name: name.clone(),
+            grace: self.settings.reader_grace,
+            work,
+        }
     }
 
     /// Ends a pass. The drain is complete when the backend holds nothing.
@@ -137,24 +179,23 @@ impl DrainWorker {
         }
         Ok(())
     }
+}
 
-    fn boxed_drain<'a>(
-        &'a self,
-        name: &'a BackendName,
-        work: CopyWork,
-    ) -> BoxFuture<'a, (CopyWork, Result<Drained, Error>)> {
-        Box::pin(async move {
-            let result = self.pace.write(self.drain(name, &work)).await;
-            (work, result)
-        })
+impl CopyDrain {
+    async fn run(self) -> Result<Report, Error> {
+        let drained = self.drain().await?;
+        let mut report = Report::default();
+        self.record(&drained, &mut report);
+        Ok(report)
     }
 
-    async fn drain(&self, name: &BackendName, work: &CopyWork) -> Result<Drained, Error> {
-        let Some(copy) = copy_on(work, name) else { return Ok(Drained::Gone) };
+    async fn drain(&self) -> Result<Drained, Error> {
+        let work = &self.work;
+        let Some(copy) = copy_on(work, &self.name) else { return Ok(Drained::Gone) };
         if work.counting() >= work.factor {
-            return self.remove(work, copy).await;
+            return self.remove(copy).await;
         }
-        let replaces = ReplicaSource::Drained(ReplacedCopy { copy, grace: self.settings.reader_grace });
+        let replaces = ReplicaSource::Drained(ReplacedCopy { copy, grace: self.grace });
         Ok(match self.engine.copy_content(work, replaces).await {
             CopyOutcome::Moved(target) => Drained::Moved(target),
             CopyOutcome::Copied(_) => Drained::Copied,
@@ -165,9 +206,9 @@ impl DrainWorker {
         })
     }
 
-    async fn remove(&self, work: &CopyWork, copy: Location) -> Result<Drained, Error> {
-        let kept = self.engine.proven_copies(work, &copy).await;
-        let (content, grace) = (work.content, self.settings.reader_grace);
+    async fn remove(&self, copy: Location) -> Result<Drained, Error> {
+        let kept = self.engine.proven_copies(&self.work, &copy).await;
+        let (content, grace) = (self.work.content, self.grace);
         match self.catalog.remove_copy(&RemoveCopy { content, copy, kept, reason: Reason::Drain, grace }).await {
             Ok(()) => Ok(Drained::Removed),
             Err(CatalogError::Guard(Verdict::NotNeeded)) => {
@@ -178,7 +219,8 @@ impl DrainWorker {
         }
     }
 
-    fn record(&self, name: &BackendName, work: &CopyWork, result: &Drained, report: &mut Report) {
+    fn record(&self, result: &Drained, report: &mut Report) {
+        let (name, work) = (&self.name, &self.work);
         let outcome = match result {
             Drained::Moved(_) => "moved",
             Drained::Removed => "removed",
@@ -194,7 +236,7 @@ impl DrainWorker {
             pass.moved += 1;
             pass.moved_bytes += work.size_bytes;
         });
-        if let Drained::Moved(Location { backend, physical_key }) = result {
+        if let Drained::Moved(Location { backend, physical_key, .. }) = result {
             let event = Event::new("drain.moved").at(backend, physical_key, work.size_bytes);
             report.events.push(event.with("from", name.to_string()).with("content", work.content.to_string()));
         }

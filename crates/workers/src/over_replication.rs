@@ -1,10 +1,15 @@
 //! Removes copies that contents do not need: excess ones, from the fullest backend first, and damaged ones of contents
 //! that have enough others. The copies that stay are probed before.
+//!
+//! Copies on draining backends do not count, so they are no excess here: `drain` removes them, as soon as enough others
+//! count. Nothing is removed from a backend that is unhealthy, frozen or disputed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use s3o_catalog::{Catalog, CopyWork, CountedLocation, Error as CatalogError, RemoveCopy};
 use s3o_engine::Engine;
 use s3o_model::backoff::Backoff;
@@ -44,28 +49,42 @@ impl Worker for OverReplicationWorker {
         }
         let usage = self.catalog.quota_usage().await?;
         let is_full = due.len() >= self.settings.batch_size;
-        let mut removed = 0;
-        for work in due {
-            removed += u64::from(self.remove_one(&work, &usage, report).await?);
+        let mut removed = false;
+        let work: Vec<_> = due.iter().map(|work| self.boxed_removal(work, &usage)).collect();
+        let mut done = futures_util::stream::iter(work).buffer_unordered(self.settings.concurrency.max(1));
+        while let Some(done) = done.next().await {
+            let work = done?;
+            removed |= work.items.contains_key("removed");
+            report.absorb(work);
         }
-        if removed > 0 {
+        if removed {
             self.cleanup_wakeup.notify_one();
         }
-        report.more = is_full && removed > 0;
+        report.more = is_full && removed;
         Ok(())
     }
 }
 
 impl OverReplicationWorker {
-    /// Removes one copy that a content does not need; true if it was removed.
-    async fn remove_one(&self, work: &CopyWork, usage: &[QuotaUsage], report: &mut Report) -> Result<bool, Error> {
+    fn boxed_removal<'a>(
+        &'a self,
+        work: &'a CopyWork,
+        usage: &'a [QuotaUsage],
+    ) -> BoxFuture<'a, Result<Report, Error>> {
+        Box::pin(async move {
+            let mut report = Report::default();
+            self.remove_one(work, usage, &mut report).await?;
+            Ok(report)
+        })
+    }
+
+    /// Removes one copy that a content does not need.
+    async fn remove_one(&self, work: &CopyWork, usage: &[QuotaUsage], report: &mut Report) -> Result<(), Error> {
         if !work.is_gone && self.engine.recheck_uncounted(work).await? {
             // The next tick counts the copies again.
-            return Ok(false);
+            return Ok(());
         }
-        let Some(unneeded) = copy_to_remove(work, usage) else {
-            return self.settle_or_postpone(work, report).await.map(|()| false);
-        };
+        let Some(unneeded) = copy_to_remove(work, usage) else { return self.settle_or_postpone(work, report).await };
         let copy = unneeded.location.clone();
         let remove = RemoveCopy {
             content: work.content,
@@ -80,10 +99,10 @@ impl OverReplicationWorker {
                 let (backend, physical_key) = (&remove.copy.backend, &remove.copy.physical_key);
                 let event = Event::new("over_replication.removed").at(backend, physical_key, work.size_bytes);
                 report.events.push(event.with("content", work.content.to_string()));
-                Ok(true)
+                Ok(())
             }
             // The copies changed since they were read, or too few of the others could be probed.
-            Err(CatalogError::Guard(_)) => self.settle_or_postpone(work, report).await.map(|()| false),
+            Err(CatalogError::Guard(_)) => self.settle_or_postpone(work, report).await,
             Err(error) => Err(error.into()),
         }
     }
@@ -96,7 +115,7 @@ impl OverReplicationWorker {
         }
         let delay = RETRY.delay(work.attempts.saturating_add(1), 1.0);
         // Changes nothing if the content is settled.
-        if self.catalog.postpone_copy_work(work.content, delay, "too few copies could be probed").await? {
+        if self.catalog.postpone_copy_work(work, delay, "too few copies could be probed").await? {
             report.count("unproven", 1);
         }
         Ok(())
@@ -104,15 +123,15 @@ impl OverReplicationWorker {
 }
 
 /// The copy to remove if there are too many: the one on the fullest backend; among equals, the one that was verified
-/// longest ago. If there are just enough, a damaged one.
+/// longest ago. If there are just enough, a damaged one. Only copies on backends from which something may be removed.
 fn copy_to_remove<'a>(work: &'a CopyWork, usage: &[QuotaUsage]) -> Option<&'a CountedLocation> {
     if work.is_gone || work.counting() < work.factor {
         return None;
     }
     if work.counting() == work.factor {
-        return work.copies.iter().find(|copy| !copy.is_present);
+        return work.copies.iter().find(|copy| !copy.is_present && copy.is_removable);
     }
-    let counting = work.copies.iter().filter(|copy| copy.counts);
+    let counting = work.copies.iter().filter(|copy| copy.counts && copy.is_removable);
     counting.max_by(|one, other| {
         let fill = |copy: &CountedLocation| used_share(usage, &copy.location.backend);
         fill(one).total_cmp(&fill(other)).then(other.verified_at.cmp(&one.verified_at))
@@ -147,9 +166,17 @@ mod tests {
     }
 
     fn copy(name: &str, verified_at: i64) -> CountedLocation {
-        let location = Location { backend: name.parse().expect("valid"), physical_key: "b/k~1".to_owned() };
+        let (backend, physical_key) = (name.parse().expect("valid"), "b/k~1".to_owned());
+        let location = Location { backend, physical_key, backend_version: None };
         let verified_at = Some(Timestamp::from_millis(verified_at));
-        CountedLocation { location, counts: true, is_unproven: false, is_present: true, verified_at }
+        CountedLocation {
+            location,
+            counts: true,
+            is_unproven: false,
+            is_present: true,
+            is_removable: true,
+            verified_at,
+        }
     }
 
     fn chosen(copies: Vec<CountedLocation>, usage: &[QuotaUsage]) -> String {
@@ -162,6 +189,8 @@ mod tests {
             attempts: 0,
             is_joined: false,
             is_gone: false,
+            read_at: Timestamp::from_millis(0),
+            epoch: 0,
             copies,
         };
         copy_to_remove(&work, usage).expect("a copy").location.backend.to_string()
@@ -193,5 +222,14 @@ mod tests {
         let damaged = CountedLocation { counts: false, is_unproven: true, is_present: false, ..copy("a", 1) };
         let unproven = CountedLocation { counts: false, is_unproven: true, ..copy("b", 1) };
         assert_eq!(chosen(vec![unproven, damaged, copy("c", 1)], &[]), "a");
+    }
+
+    #[test]
+    fn copy_on_a_backend_that_keeps_its_copies_is_not_chosen() {
+        let kept = |copy| CountedLocation { is_removable: false, ..copy };
+        let damaged = |name| CountedLocation { counts: false, is_present: false, ..copy(name, 1) };
+        let usage = [usage("a", 99, Some(100)), usage("b", 1, Some(100)), usage("c", 2, Some(100))];
+        assert_eq!(chosen(vec![kept(copy("a", 1)), copy("b", 1), copy("c", 1)], &usage), "c");
+        assert_eq!(chosen(vec![kept(damaged("a")), damaged("b"), copy("c", 1)], &usage), "b");
     }
 }

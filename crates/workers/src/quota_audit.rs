@@ -1,6 +1,9 @@
 //! Compares redundant data in the catalog: quota counters with the rows that they sum up, reference
 //! counts with the rows that refer. It repairs and audits every difference.
 //!
+//! An audit also lowers the factor of contents that no bucket with that factor refers to any more. Deletes do not: they
+//! would have to read all other references.
+//!
 //! Quota counters come first, in one statement; then the reference counts, one page of contents per tick,
 //! starting where the last tick ended. Unreferenced content must be found twice before its bytes are
 //! deleted: the first audit only corrects the count, a later one condemns the content.
@@ -60,6 +63,9 @@ impl Worker for QuotaAuditWorker {
             self.audit_quotas(report).await?;
         }
         let page = self.audits.audit_counts(progress.cursor, self.page).await?;
+        if let Some(last) = page.last {
+            report.count("lowered", self.audits.lower_factors(progress.cursor, last).await?);
+        }
         progress.suspects.extend(page.miscounted.into_iter().chain(page.unreferenced));
         progress.cursor = page.last.filter(|_| page.seen >= self.page as u64);
         report.more = progress.cursor.is_some();

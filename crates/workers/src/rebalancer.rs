@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use s3o_catalog::{Catalog, ReplacedCopy, ReplicaSource};
 use s3o_engine::{CopyOutcome, Engine};
@@ -19,7 +17,8 @@ use s3o_model::shared::Shared;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::{Error, Event, Report, Worker};
+use crate::copy_tasks::CopyBounds;
+use crate::{CopyTasks, Error, Event, Report, Worker};
 use planner::{PlannedMove, RebalancePlanner};
 
 /// Settings of the rebalancer; a reload replaces them.
@@ -46,6 +45,8 @@ pub struct RebalancerWorker {
     pub settings: Shared<RebalanceSettings>,
     /// Wakes the cleanup worker.
     pub cleanup_wakeup: Arc<Notify>,
+    /// The copies in progress; they survive a reload.
+    pub tasks: CopyTasks,
     /// The pass of the current run.
     pub pass: Mutex<Option<RebalancePlanner>>,
 }
@@ -134,34 +135,47 @@ impl Worker for RebalancerWorker {
             None => RebalancePlanner::new(settings.rules, loads, settings.batch_size),
         };
         let batch = planner.next_batch(&self.catalog).await?;
-        let is_last = batch.is_last;
-        let moves: Vec<_> = batch.moves.into_iter().map(|planned| self.boxed_move(planned, settings)).collect();
-        let mut done = futures_util::stream::iter(moves).buffer_unordered(settings.concurrency.max(1));
-        while let Some((planned, outcome)) = done.next().await {
-            record(&planned, &outcome, report);
-        }
+        let bounds = CopyBounds::of_tick(settings.concurrency);
+        let rest = self.start_moves(batch.moves, settings, bounds).await;
+        let is_last = batch.is_last && rest.is_empty();
+        planner.put_back(rest);
+        self.tasks.report(bounds, report).await?;
         if !report.items.is_empty() {
             self.cleanup_wakeup.notify_one();
         }
-        report.more = !is_last || planner.is_cut();
+        report.more = !is_last || planner.is_cut() || self.tasks.is_busy();
         *self.pass.lock() = (!is_last).then_some(planner);
         Ok(())
     }
 }
 
 impl RebalancerWorker {
-    fn boxed_move(
+    /// Starts moves until the time of the tick is over; returns the others.
+    async fn start_moves(
         &self,
-        planned: PlannedMove,
+        moves: Vec<PlannedMove>,
         settings: RebalanceSettings,
-    ) -> BoxFuture<'_, (PlannedMove, CopyOutcome)> {
-        Box::pin(async move {
-            let source = ReplacedCopy { copy: planned.copy.clone(), grace: settings.reader_grace };
-            let replaces = ReplicaSource::Rebalanced(source);
-            let outcome = self.engine.move_content(&planned.work, planned.to.clone(), replaces).await;
-            (planned, outcome)
-        })
+        bounds: CopyBounds,
+    ) -> Vec<PlannedMove> {
+        let mut moves = moves.into_iter().filter(|planned| !self.tasks.is_running(planned.work.content));
+        while let Some(planned) = moves.next() {
+            let engine = self.engine.clone();
+            let content = planned.work.content;
+            let run = run_move(engine, planned.clone(), settings.reader_grace);
+            if !self.tasks.start(&self.engine, content, bounds, run).await {
+                return std::iter::once(planned).chain(moves).collect();
+            }
+        }
+        Vec::new()
     }
+}
+
+async fn run_move(engine: Engine, planned: PlannedMove, grace: Duration) -> Result<Report, Error> {
+    let replaces = ReplicaSource::Rebalanced(ReplacedCopy { copy: planned.copy.clone(), grace });
+    let outcome = engine.move_content(&planned.work, planned.to.clone(), replaces).await;
+    let mut report = Report::default();
+    record(&planned, &outcome, &mut report);
+    Ok(report)
 }
 
 fn record(planned: &PlannedMove, outcome: &CopyOutcome, report: &mut Report) {

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
 use s3o_backend::fleet::Fleet;
 use s3o_catalog::{Catalog, CopyWork, ReplicaSource};
 use s3o_engine::{CopyObstacle, CopyOutcome, Engine};
@@ -16,14 +14,15 @@ use s3o_model::backoff::Backoff;
 use s3o_model::content::Location;
 use tokio::sync::Notify;
 
-use crate::{CopyPace, Error, Event, Report, Worker};
+use crate::copy_tasks::CopyBounds;
+use crate::{CopyTasks, Error, Event, Report, Worker};
 
 /// Number of pieces of joined content, or contents of a review, in one step.
 const STEP: usize = 1000;
 /// The review waits while this many contents wait for copies.
 const AHEAD_MAX: u64 = 10_000;
-/// Number of contents out of reach after which a tick ends.
-const SKIPPED_MAX: usize = 10_000;
+/// How long contents that this instance cannot reach are left to the others. A backend that becomes usable ends it.
+const LEFT_FOR: Duration = Duration::from_mins(5);
 /// Delay of a content after a failed attempt.
 const RETRY: Backoff = Backoff { min: Duration::from_secs(5), max: Duration::from_hours(1) };
 
@@ -48,10 +47,17 @@ pub struct ReplicatorWorker {
     pub fleet: Arc<Fleet>,
     /// Bounds, replaced on reload together with the worker.
     pub settings: CopySettings,
-    /// Leaves the stores to requests.
-    pub pace: CopyPace,
+    /// The copies in progress; they survive a reload.
+    pub tasks: CopyTasks,
     /// Wakes the cleanup worker.
     pub cleanup_wakeup: Arc<Notify>,
+}
+
+/// Writes the copies that one content lacks.
+struct ContentReplication {
+    catalog: Arc<Catalog>,
+    engine: Engine,
+    work: CopyWork,
 }
 
 /// Result of the work on one content.
@@ -64,14 +70,6 @@ enum Replicated {
     /// This instance cannot reach a copy or a target; another instance may.
     Unreachable,
     Postponed(&'static str, String),
-}
-
-/// Result of one page of work.
-#[derive(Default)]
-struct PageResult {
-    unreachable: usize,
-    /// True if the work of a content was done.
-    progressed: bool,
 }
 
 impl Replicated {
@@ -91,53 +89,69 @@ impl Worker for ReplicatorWorker {
         if !self.fleet.is_probed() {
             return Ok(());
         }
-        let (mut skipped, mut more) = (0, false);
-        // Contents that this instance cannot reach must not keep it from the others behind them.
-        let is_reviewing = loop {
-            let (due, is_reviewing) =
-                self.catalog.due_copy_work_after(false, self.settings.batch_size, skipped).await?;
-            let is_full = due.len() >= self.settings.batch_size;
-            let page = self.work_on(due, report).await?;
-            skipped += page.unreachable;
-            more |= is_full && page.progressed;
-            if !is_full || page.unreachable == 0 || page.progressed || skipped >= SKIPPED_MAX {
-                break is_reviewing;
-            }
-        };
-        if skipped > 0 {
+        let bounds = CopyBounds::of_tick(self.settings.concurrency);
+        let instance = self.engine.instance();
+        let due = self.catalog.due_copy_work_of(false, self.settings.batch_size, Some(instance)).await?;
+        let is_full = due.work.len() >= self.settings.batch_size;
+        let (left, is_cut) = self.start_copies(due.work, bounds).await?;
+        self.catalog.leave_copy_work(&left, instance, LEFT_FOR).await?;
+        self.tasks.report(bounds, report).await?;
+        if !left.is_empty() || due.has_left_work {
             report.yields = Some("this instance cannot reach the copies or the backends that could take them");
         }
         if !report.items.is_empty() {
             self.cleanup_wakeup.notify_one();
         }
-        let reviewed = is_reviewing && self.catalog.review_copies(STEP, AHEAD_MAX).await?;
-        report.more = more || reviewed;
+        let reviewed = due.is_reviewing && self.catalog.review_copies(STEP, AHEAD_MAX).await?;
+        report.more = is_full || is_cut || reviewed || self.tasks.is_busy();
         Ok(())
     }
 }
 
 impl ReplicatorWorker {
-    async fn work_on(&self, due: Vec<CopyWork>, report: &mut Report) -> Result<PageResult, Error> {
-        let work: Vec<_> = due.into_iter().map(|work| self.boxed_work(work)).collect();
-        let mut done = futures_util::stream::iter(work).buffer_unordered(self.settings.concurrency.max(1));
-        let mut page = PageResult::default();
-        while let Some((work, result)) = done.next().await {
-            match result? {
-                Replicated::Unreachable => page.unreachable += 1,
-                result => page.progressed |= self.record(&work, result, report).await?,
+    /// Starts the work on these contents. Returns those that this instance cannot reach, and whether the time of the
+    /// tick was over before all others were started.
+    async fn start_copies(&self, due: Vec<CopyWork>, bounds: CopyBounds) -> Result<(Vec<CopyWork>, bool), Error> {
+        let mut left = Vec::new();
+        for work in due {
+            if self.tasks.is_running(work.content) {
+                continue;
+            }
+            if self.is_out_of_reach(&work).await? {
+                left.push(work);
+                continue;
+            }
+            let content = work.content;
+            let (catalog, engine) = (Arc::clone(&self.catalog), self.engine.clone());
+            let replication = ContentReplication { catalog, engine, work };
+            if !self.tasks.start(&self.engine, content, bounds, replication.run()).await {
+                return Ok((left, true));
             }
         }
-        Ok(page)
+        Ok((left, false))
     }
 
-    fn boxed_work(&self, work: CopyWork) -> BoxFuture<'_, (CopyWork, Result<Replicated, Error>)> {
-        Box::pin(async move {
-            let result = self.pace.write(self.replicate(&work)).await;
-            (work, result)
-        })
+    /// Judged before a task is started: there may be many of these contents. A copy that must be checked first is
+    /// judged later.
+    async fn is_out_of_reach(&self, work: &CopyWork) -> Result<bool, Error> {
+        let lacks_copies = !work.is_gone && !work.is_joined && work.counting() < work.factor;
+        if !lacks_copies || work.copies.iter().any(|copy| copy.is_unproven) {
+            return Ok(false);
+        }
+        Ok(self.engine.copy_obstacle(work).await? == Some(CopyObstacle::Unreachable))
+    }
+}
+
+impl ContentReplication {
+    async fn run(self) -> Result<Report, Error> {
+        let replicated = self.replicate().await?;
+        let mut report = Report::default();
+        self.record(replicated, &mut report).await?;
+        Ok(report)
     }
 
-    async fn replicate(&self, work: &CopyWork) -> Result<Replicated, Error> {
+    async fn replicate(&self) -> Result<Replicated, Error> {
+        let work = &self.work;
         if work.is_joined && !work.is_gone {
             let expanded = self.catalog.expand_copy_work(work.content, STEP).await?;
             return Ok(if expanded { Replicated::Expanded } else { Replicated::Settled });
@@ -169,14 +183,17 @@ impl ReplicatorWorker {
         })
     }
 
-    /// Counts a result and postpones the work that failed; false if the work was postponed.
-    async fn record(&self, work: &CopyWork, result: Replicated, report: &mut Report) -> Result<bool, Error> {
+    /// Counts a result and postpones the work that failed.
+    async fn record(&self, result: Replicated, report: &mut Report) -> Result<(), Error> {
+        let work = &self.work;
         match result {
-            // Counted by the caller.
-            Replicated::Unreachable => {}
+            Replicated::Unreachable => {
+                let left = std::slice::from_ref(work);
+                self.catalog.leave_copy_work(left, self.engine.instance(), LEFT_FOR).await?;
+            }
             Replicated::Settled => report.count("settled", 1),
             Replicated::Expanded => report.count("expanded", 1),
-            Replicated::Copied(Location { backend, physical_key }) => {
+            Replicated::Copied(Location { backend, physical_key, .. }) => {
                 report.count("copied", 1);
                 let event = Event::new("replication.copied").at(&backend, &physical_key, work.size_bytes);
                 report.events.push(event.with("content", work.content.to_string()));
@@ -185,10 +202,9 @@ impl ReplicatorWorker {
                 report.count(outcome, 1);
                 tracing::info!(content = %work.content, reason = why, "copy not written, retrying later");
                 let delay = RETRY.delay(work.attempts.saturating_add(1), 1.0);
-                self.catalog.postpone_copy_work(work.content, delay, &why).await?;
-                return Ok(false);
+                self.catalog.postpone_copy_work(work, delay, &why).await?;
             }
         }
-        Ok(true)
+        Ok(())
     }
 }

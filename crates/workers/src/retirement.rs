@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use s3o_backend::fleet::Fleet;
 use s3o_backend::{DeleteAnswer, DeleteKey, Error as BackendError, SharedBackend};
-use s3o_catalog::{BackendHoldings, Catalog, Error as CatalogError, Verdict};
+use s3o_catalog::{BackendHoldings, Catalog, Error as CatalogError, MARK_LEASE, Verdict};
 use s3o_model::clock::Clock;
 use s3o_model::names::BackendName;
 use s3o_model::physical_key::RESERVED_PREFIX;
 use serde::Serialize;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::drain::DrainProgress;
 use crate::identity::REMOVED;
 use crate::{Error, IdentityWorker};
 
+/// How often a removal checks whether a planned mark was written.
+const MARK_POLL: Duration = Duration::from_millis(200);
 /// Number of s3o's own objects that one call lists and deletes.
 const PAGE: usize = 100;
 
@@ -81,6 +84,8 @@ pub enum RetirementRefused {
     Removed,
     /// The backend is being written off, and this number of writes may still end there.
     WritesUnderWay(u64),
+    /// Another instance may still write a mark there that it planned before.
+    MarkPlanned,
     /// The backend still holds this.
     NotEmpty(BackendHoldings),
     /// Its path or bucket leads to a store of another cluster or backend.
@@ -145,9 +150,23 @@ impl RetirementService {
             Err(error) => return Err(error.into()),
         }
         self.fleet.set_frozen(name, Some(REMOVED.to_owned()));
+        self.wait_for_planned_mark(name).await?;
         delete_own_objects(backend).await.map_err(|source| Error::of(backend, source))?;
         self.catalog.finish_removal(name).await?;
         tracing::warn!(backend = %name, "backend removed, delete it from the configuration");
+        Ok(())
+    }
+
+    /// Waits until no instance writes a mark that it planned before the removal began: its objects would be back after
+    /// they were deleted.
+    pub(crate) async fn wait_for_planned_mark(&self, name: &BackendName) -> Result<(), RetirementRefused> {
+        let until = Instant::now() + MARK_LEASE;
+        while self.catalog.is_mark_planned(name).await? {
+            if Instant::now() >= until {
+                return Err(RetirementRefused::MarkPlanned);
+            }
+            tokio::time::sleep(MARK_POLL).await;
+        }
         Ok(())
     }
 

@@ -40,6 +40,7 @@ impl RetirementService {
                 continue;
             }
             if let Some(backend) = reachable {
+                self.wait_for_planned_mark(&name).await?;
                 self.clear_store(backend).await;
             }
             match self.catalog.finish_removal(&name).await {

@@ -19,10 +19,10 @@ use s3o_model::rebalance::RebalanceRules;
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopyPace, CopySettings, DeadLetterService, DrainProgress,
-    DrainWorker, DriftGauge, ExpiryWorker, IdentityWorker, LifecycleWorker, OverReplicationWorker, PendingReaperWorker,
-    QuotaAuditWorker, ReaperSettings, RebalanceSettings, RebalancerWorker, ReplicatorWorker, SharedRules,
-    UsageFlushWorker, UsageLedger, Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
+    BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopySettings, CopyTasks, DeadLetterService,
+    DrainProgress, DrainWorker, DriftGauge, ExpiryWorker, IdentityWorker, LifecycleWorker, OverReplicationWorker,
+    PendingReaperWorker, QuotaAuditWorker, ReaperSettings, RebalanceSettings, RebalancerWorker, ReplicatorWorker,
+    SharedRules, UsageFlushWorker, UsageLedger, Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -154,7 +154,7 @@ impl ProcessParts {
             engine: self.engine(),
             fleet: self.fleet.clone(),
             settings: COPIES,
-            pace: CopyPace::new(Budget::new(1)),
+            tasks: CopyTasks::new(Budget::new(1)),
             cleanup_wakeup: self.bell.clone(),
         }
     }
@@ -173,7 +173,7 @@ impl ProcessParts {
             catalog: self.catalog.clone(),
             engine: self.engine(),
             settings: COPIES,
-            pace: CopyPace::new(Budget::new(1)),
+            tasks: CopyTasks::new(Budget::new(1)),
             progress: DrainProgress::default(),
             cleanup_wakeup: self.bell.clone(),
         }
@@ -185,6 +185,7 @@ impl ProcessParts {
             engine: self.engine(),
             settings: self.rebalance.clone(),
             cleanup_wakeup: self.bell.clone(),
+            tasks: CopyTasks::new(Budget::new(1)),
             pass: Mutex::default(),
         }
     }

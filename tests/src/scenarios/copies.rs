@@ -15,9 +15,9 @@ use super::{LARGE, Scenario, Work, delete, holds, nothing, put_new, put_old};
 use crate::harness::{Expected, Harness};
 
 /// Ticks that a change of the factor needs: a page of the review, its end, and the work.
-const TICKS: usize = 4;
+pub(super) const TICKS: usize = 4;
 
-fn failed(error: &s3o_catalog::Error) -> Error {
+pub(super) fn failed(error: &s3o_catalog::Error) -> Error {
     Error::Away(error.to_string())
 }
 
@@ -76,7 +76,7 @@ fn become_unhealthy_and_recover(harness: &Harness) -> Work<'_> {
 }
 
 /// Stores the object on the last two backends.
-fn put_behind_the_first(harness: &Harness) -> Work<'_> {
+pub(super) fn put_behind_the_first(harness: &Harness) -> Work<'_> {
     Box::pin(async {
         let all: Vec<_> = harness.environment.backends.iter().map(crate::environment::TestBackend::name).collect();
         harness.catalog.start_drain(&all[0], &all).await.map_err(|error| failed(&error))?;
@@ -128,7 +128,7 @@ fn put_within_usage_limits(harness: &Harness) -> Work<'_> {
 }
 
 /// A scenario with two copies of each object.
-const fn of_two(
+pub(super) const fn of_two(
     name: &'static str,
     [prepare, act]: [for<'a> fn(&'a Harness) -> Work<'a>; 2],
     change: ObjectChange,
@@ -144,7 +144,7 @@ const fn of_two(
 
 /// What an acknowledged operation does to the object.
 #[derive(Clone, Copy)]
-enum ObjectChange {
+pub(super) enum ObjectChange {
     Written,
     Replaced,
     Deleted,

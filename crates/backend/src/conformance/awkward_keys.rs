@@ -84,5 +84,5 @@ pub async fn similar_keys_are_different_keys(backend: &dyn Backend) {
         let key = format!("{folder}/{name}");
         assert_eq!(read(backend, &key, None).await.expect("read").len(), size, "{name}");
     }
-    assert_eq!(backend.probe(&format!("{folder}/a")).await, Probe::Absent);
+    assert_eq!(backend.probe((&format!("{folder}/a")).into()).await, Probe::Absent);
 }

@@ -15,7 +15,7 @@ pub async fn deleted_key_is_absent(backend: &dyn Backend) {
     let key = format!("{folder}/a/k");
     put(backend, &key, &pattern(5)).await;
     assert_eq!(backend.delete_batch(&targets([key.as_str()])).await, [DeleteAnswer::Deleted]);
-    assert_eq!(backend.probe(&key).await, Probe::Absent);
+    assert_eq!(backend.probe((&key).into()).await, Probe::Absent);
     assert!(matches!(read(backend, &key, None).await, Err(Error::NotFound)));
     assert!(list_all(backend, &folder, 10).await.is_empty());
 }

@@ -15,6 +15,10 @@ fn memory_subject() -> Ready<(SharedBackend, ())> {
     ready((Arc::new(Memory::new("memory".parse().expect("valid"))), ()))
 }
 
+fn versioned_memory_subject() -> Ready<(SharedBackend, ())> {
+    ready((Arc::new(Memory::new("memory".parse().expect("valid")).with_versions()), ()))
+}
+
 fn fs_subject() -> Ready<(SharedBackend, TempDir)> {
     let folder = tempfile::tempdir().expect("a folder");
     let fs = Fs::open("disk".parse().expect("valid"), folder.path().to_owned(), FsOptions::default());
@@ -55,6 +59,10 @@ async fn s3_subject() -> (SharedBackend, ()) {
 
 mod memory {
     crate::conformance!(crate::conformance::implementations::memory_subject);
+}
+
+mod versioned_memory {
+    crate::conformance!(crate::conformance::implementations::versioned_memory_subject);
 }
 
 mod fs {

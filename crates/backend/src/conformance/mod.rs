@@ -8,16 +8,19 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use s3o_model::entropy::{Entropy, SystemEntropy};
+use s3o_model::target::KeyVersion;
 
 use crate::{Backend, BodyError, ByteStream, DeleteKey, Error, Page, Span};
 
 pub mod awkward_keys;
 pub mod delete;
+pub mod expected;
 pub mod list;
 pub mod own_objects;
 pub mod put_get;
 pub mod ranges;
 pub mod uploads;
+pub mod versions;
 
 #[cfg(test)]
 pub(crate) mod implementations;
@@ -36,6 +39,11 @@ macro_rules! conformance {
                 span_of_length_zero_is_empty, span_beyond_the_end_is_refused, span_of_missing_key_is_not_found;
             delete: deleted_key_is_absent, batch_is_answered_per_key_in_order, thousand_keys_are_deleted_in_one_call,
                 repeated_delete_succeeds, delete_keeps_keys_with_the_same_prefix, empty_batch_has_no_answers;
+            expected: expected_bytes_are_deleted, rewritten_bytes_are_not_deleted, missing_expected_bytes_are_absent,
+                listed_bytes_have_what_is_compared;
+            versions: version_is_read_and_probed_alone, only_the_named_version_is_deleted,
+                several_versions_are_not_deleted_without_a_version, only_version_is_deleted_without_a_version,
+                versions_are_listed_by_key_and_newest_first;
             list: keys_are_listed_in_byte_order, pages_have_no_gaps_or_duplicates, prefix_may_end_within_a_name,
                 listing_may_start_after_missing_key, random_names_are_listed_as_a_sorted_set, sizes_are_listed,
                 empty_listing_is_not_truncated, own_objects_are_not_listed;
@@ -85,7 +93,11 @@ async fn put(backend: &dyn Backend, key: &str, bytes: &Bytes) {
 }
 
 async fn read(backend: &dyn Backend, key: &str, span: Option<Span>) -> Result<Bytes, Error> {
-    let mut stream = backend.get(key, span).await?;
+    read_at(backend, key.into(), span).await
+}
+
+async fn read_at(backend: &dyn Backend, at: KeyVersion<'_>, span: Option<Span>) -> Result<Bytes, Error> {
+    let mut stream = backend.get(at, span).await?;
     let mut bytes = Vec::new();
     while let Some(chunk) = stream.next().await {
         bytes.extend_from_slice(&chunk.expect("an uninterrupted stream"));

@@ -15,10 +15,10 @@ const SIZES: [usize; 2] = [100, LARGE_BYTES];
 pub async fn stored_body_is_read_back(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     let bytes = pattern(1000);
-    assert_eq!(backend.probe(&key).await, Probe::Absent);
+    assert_eq!(backend.probe((&key).into()).await, Probe::Absent);
     put(backend, &key, &bytes).await;
     assert_eq!(read(backend, &key, None).await.expect("read"), bytes);
-    assert!(matches!(backend.probe(&key).await, Probe::Present(Present { size_bytes: 1000, .. })));
+    assert!(matches!(backend.probe((&key).into()).await, Probe::Present(Present { size_bytes: 1000, .. })));
 }
 
 /// A key without bytes exists.
@@ -26,7 +26,7 @@ pub async fn empty_body_is_read_back(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     put(backend, &key, &Bytes::new()).await;
     assert!(read(backend, &key, None).await.expect("read").is_empty());
-    assert!(matches!(backend.probe(&key).await, Probe::Present(Present { size_bytes: 0, .. })));
+    assert!(matches!(backend.probe((&key).into()).await, Probe::Present(Present { size_bytes: 0, .. })));
 }
 
 /// Chunks of an odd size are joined correctly.
@@ -41,7 +41,7 @@ pub async fn large_body_is_read_back(backend: &dyn Backend) {
 async fn failed_put(backend: &dyn Backend, size_bytes: usize, body: ByteStream) -> BodyError {
     let key = format!("{}/k", fresh_folder());
     let answer = backend.put(&key, size_bytes as u64, body).await;
-    assert_eq!(backend.probe(&key).await, Probe::Absent);
+    assert_eq!(backend.probe((&key).into()).await, Probe::Absent);
     match answer {
         Err(Error::Body(error)) => error,
         other => panic!("{other:?} instead of a body error"),
@@ -89,8 +89,8 @@ pub async fn missing_key_is_not_found(backend: &dyn Backend) {
     let folder = fresh_folder();
     put(backend, &format!("{folder}/there"), &pattern(1)).await;
     for key in [format!("{folder}/missing"), format!("{folder}/there/below"), folder] {
-        assert!(matches!(backend.get(&key, None).await.err(), Some(Error::NotFound)), "{key}");
-        assert_eq!(backend.probe(&key).await, Probe::Absent, "{key}");
+        assert!(matches!(backend.get((&key).into(), None).await.err(), Some(Error::NotFound)), "{key}");
+        assert_eq!(backend.probe((&key).into()).await, Probe::Absent, "{key}");
     }
 }
 

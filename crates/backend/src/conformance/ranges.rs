@@ -48,7 +48,7 @@ pub async fn span_beyond_the_end_is_refused(backend: &dyn Backend) {
 pub async fn span_of_missing_key_is_not_found(backend: &dyn Backend) {
     let key = format!("{}/k", fresh_folder());
     for length in [0, 1] {
-        let answer = backend.get(&key, Some(Span { offset: 0, length })).await;
+        let answer = backend.get((&key).into(), Some(Span { offset: 0, length })).await;
         assert!(matches!(answer.err(), Some(Error::NotFound)));
     }
 }

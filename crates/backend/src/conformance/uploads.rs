@@ -31,7 +31,7 @@ pub async fn parts_are_joined_in_order(backend: &dyn Backend) {
     let of = |number| PartOf { key: &key, upload: &upload, number };
     let second = put_part(backend, of(2), &bytes.slice(PART_BYTES..)).await;
     let first = put_part(backend, of(1), &bytes.slice(..PART_BYTES)).await;
-    assert_eq!(backend.probe(&key).await, Probe::Absent);
+    assert_eq!(backend.probe((&key).into()).await, Probe::Absent);
     let written = backend.finish_upload(&key, &upload, &[first, second]).await.expect("finished");
     assert_eq!(written.size_bytes, bytes.len() as u64);
     assert!(read(backend, &key, None).await.expect("read") == bytes);
@@ -47,7 +47,7 @@ pub async fn aborted_upload_stores_nothing(backend: &dyn Backend) {
     assert_eq!(backend.abort_upload(&key, &upload).await, DeleteAnswer::Deleted);
     assert!(backend.uploads_of(&key).await.expect("listed").is_empty());
     assert!(backend.finish_upload(&key, &upload, &[part]).await.is_err());
-    assert_eq!(backend.probe(&key).await, Probe::Absent);
+    assert_eq!(backend.probe((&key).into()).await, Probe::Absent);
     assert!(list_all(backend, &folder, 10).await.is_empty());
 }
 

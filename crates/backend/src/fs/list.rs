@@ -1,10 +1,8 @@
 //! Listing in byte order of the whole key, with bounded memory for any folder size.
 //!
-//! A folder sorts as its name with a slash, so `a-b` comes before every key in `a/`. Of each folder
-//! only as many names are held as the page still needs; if these are empty folders, the folder is
-//! read again from the last name.
-
-use std::collections::BinaryHeap;
+//! A folder sorts as its name with a slash, so `a-b` comes before every key in `a/`. Of each folder a window of names
+//! is held, which the next pages use up before the folder is read again from the last name. A name that is created
+//! inside a window that was read already is not listed; one that was deleted is skipped.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Stat};
@@ -15,7 +13,9 @@ use s3o_model::physical_key::RESERVED_PREFIX;
 use super::FsState;
 use super::failure::{failure, is_missing};
 use super::folders::{KeyPath, open_folder, open_parent};
-use super::read::{is_file, size_of};
+use super::list_windows::{FolderEntry, ListingPosition, NameWindow, SmallestNames, WindowLimits, WindowsByFolder};
+use super::read::{is_file, size_of, stamp};
+use super::root::FolderId;
 use crate::{Error, Listed, Page};
 
 /// Longer than any key that s3o writes; a deeper tree of other files is an error.
@@ -34,12 +34,22 @@ pub(super) fn list(state: &FsState, prefix: &str, after: Option<&str>, limit: us
     };
     let base = if base.is_empty() { String::new() } else { format!("{base}/") };
     let includes_own = prefix.starts_with(RESERVED_PREFIX);
-    let mut walk = FolderWalk { after, includes_own, wanted: limit.saturating_add(1), found: Vec::new() };
-    walk.folder(&folder, &base, name_prefix)?;
+    let position = |after: &str| -> Result<ListingPosition, Error> {
+        let root = FolderId::of(&root).map_err(|errno| failure("identifying the root", errno))?;
+        Ok(ListingPosition { root, prefix: prefix.to_owned(), after: after.to_owned() })
+    };
+    let unlisted = after.map(|after| position(after).map(|at| state.list_windows.take(&at))).transpose()?;
+    let wanted = limit.saturating_add(1);
+    let mut walk =
+        FolderWalk { after, includes_own, wanted, unlisted: unlisted.unwrap_or_default(), found: Vec::new() };
+    walk.folder(&folder, &base, (name_prefix, WindowLimits::of_page(wanted)))?;
     // An unmounted disk looks like empty folders; the root must still be the opened one.
     state.root.enter()?;
     let truncated = walk.found.len() > limit;
     walk.found.truncate(limit);
+    if let Some(last) = walk.found.last().filter(|_| truncated) {
+        state.list_windows.keep(position(&last.key)?, std::mem::take(&mut walk.unlisted));
+    }
     Ok(Page { items: walk.found, truncated })
 }
 
@@ -47,19 +57,9 @@ struct FolderWalk<'a> {
     after: Option<&'a str>,
     includes_own: bool,
     wanted: usize,
+    /// Windows that were read and not listed to their end.
+    unlisted: WindowsByFolder,
     found: Vec<Listed>,
-}
-
-/// A name in a folder; the name of a folder ends in a slash, so that it sorts like its keys.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct FolderEntry {
-    sort_name: String,
-}
-
-impl FolderEntry {
-    fn is_folder(&self) -> bool {
-        self.sort_name.ends_with('/')
-    }
 }
 
 /// Which names of a folder are still to be listed.
@@ -73,24 +73,32 @@ enum ListFrom {
 }
 
 impl FolderWalk<'_> {
-    fn folder(&mut self, folder: &OwnedFd, base: &str, name_prefix: &str) -> Result<(), Error> {
+    fn folder(
+        &mut self,
+        folder: &OwnedFd,
+        base: &str,
+        (name_prefix, limits): (&str, WindowLimits),
+    ) -> Result<(), Error> {
         if base.len() > PATH_BYTES_MAX {
             return Err(Error::Unknown(format!("path {base} is longer than {PATH_BYTES_MAX} bytes")));
         }
-        let mut from = self.start_in(base);
+        let read = |walk: &Self, from| walk.read_window(folder, (base, name_prefix), &from, limits);
+        let mut window = match self.unlisted.remove(base) {
+            Some(window) => window,
+            None => read(self, self.start_in(base))?,
+        };
         loop {
-            let window = self.wanted - self.found.len();
-            let (entries, more) = self.smallest(folder, base, name_prefix, &from, window)?;
-            for entry in &entries {
-                self.visit(folder, base, entry)?;
+            while let Some(entry) = window.next() {
+                self.visit(folder, base, &entry, limits.inside(&window))?;
                 if self.found.len() >= self.wanted {
+                    // The last key that was found belongs to the next page.
+                    window.put_back(entry);
+                    self.unlisted.insert(base.to_owned(), window);
                     return Ok(());
                 }
             }
-            match entries.last() {
-                Some(last) if more => from = ListFrom::Past(last.sort_name.clone()),
-                Some(_) | None => return Ok(()),
-            }
+            let Some(last) = window.ends_at.take() else { return Ok(()) };
+            window = read(self, ListFrom::Past(last))?;
         }
     }
 
@@ -105,42 +113,31 @@ impl FolderWalk<'_> {
         }
     }
 
-    /// The smallest `window` names of a folder that are still to be listed, in order, and whether there are more.
-    fn smallest(
+    /// The smallest names of a folder that are still to be listed.
+    fn read_window(
         &self,
         folder: &OwnedFd,
-        base: &str,
-        name_prefix: &str,
+        (base, name_prefix): (&str, &str),
         from: &ListFrom,
-        window: usize,
-    ) -> Result<(Vec<FolderEntry>, bool), Error> {
-        let mut kept: BinaryHeap<FolderEntry> = BinaryHeap::new();
-        let mut more = false;
+        limits: WindowLimits,
+    ) -> Result<NameWindow, Error> {
+        let mut smallest = SmallestNames::new(limits);
         for entry in Dir::read_from(folder).map_err(|errno| failure("reading a folder", errno))? {
             let entry = entry.map_err(|errno| failure("reading a folder", errno))?;
             let Some(entry) = sort_entry(folder, &entry)? else { continue };
             let own = base.is_empty() && entry.sort_name == RESERVED_PREFIX && !self.includes_own;
-            if own || !entry.sort_name.starts_with(name_prefix) || !wanted(&entry, from) {
-                continue;
-            }
-            if kept.len() < window {
-                kept.push(entry);
-            } else {
-                more = true;
-                if kept.peek().is_some_and(|largest| entry < *largest) {
-                    kept.pop();
-                    kept.push(entry);
-                }
+            if !own && entry.sort_name.starts_with(name_prefix) && wanted(&entry, from) {
+                smallest.offer(entry);
             }
         }
-        Ok((kept.into_sorted_vec(), more))
+        Ok(smallest.into_window())
     }
 
-    fn visit(&mut self, folder: &OwnedFd, base: &str, entry: &FolderEntry) -> Result<(), Error> {
+    fn visit(&mut self, folder: &OwnedFd, base: &str, entry: &FolderEntry, inside: WindowLimits) -> Result<(), Error> {
         let path = format!("{base}{}", entry.sort_name);
         if entry.is_folder() {
             return match open_folder(folder, entry.sort_name.trim_end_matches('/')) {
-                Ok(inner) => self.folder(&inner, &path, ""),
+                Ok(inner) => self.folder(&inner, &path, ("", inside)),
                 Err(errno) if is_missing(errno) => Ok(()),
                 Err(errno) => Err(failure("opening a folder", errno)),
             };
@@ -152,6 +149,7 @@ impl FolderWalk<'_> {
                     size_bytes: size_of(&stat),
                     etag: None,
                     modified: Some(modified(&stat)),
+                    file: Some(stamp(&stat)),
                 });
                 Ok(())
             }

@@ -13,20 +13,23 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use s3o_model::entropy::{Entropy, SystemEntropy};
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 
 use tokio::sync::Semaphore;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
-    UploadedPart, UploadsPage, Written,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
 
 mod attributes;
 mod failure;
 mod folders;
 mod list;
+mod list_windows;
 mod read;
 mod remove;
+mod remove_expected;
 mod root;
 mod syncs;
 mod write;
@@ -34,6 +37,7 @@ mod write;
 /// Largest size of an object of s3o's own.
 const OWN_BYTES_MAX: u64 = 1024 * 1024;
 
+const NO_VERSIONS: &str = "versions on a folder, which has one file for each key";
 const NO_UPLOADS: &str = "backend uploads on a folder, which takes any body in one put";
 
 /// Options of a folder backend.
@@ -72,6 +76,8 @@ struct FsState {
     unsynced_folders: folders::UnsyncedFolders,
     /// Each object of s3o's own has one draft file, so they are written one at a time.
     own_writes: Mutex<()>,
+    /// Names that listings have read and not returned yet.
+    list_windows: list_windows::ListWindows,
     entropy: Arc<dyn Entropy>,
 }
 
@@ -91,6 +97,7 @@ impl Fs {
             root: root::RootFolder::new(root, options.create),
             unsynced_folders: folders::UnsyncedFolders::default(),
             own_writes: Mutex::new(()),
+            list_windows: list_windows::ListWindows::default(),
             entropy: options.entropy,
         };
         Self { name, state: Arc::new(state) }
@@ -158,25 +165,57 @@ impl Backend for Fs {
         write::put(Arc::clone(&self.state), key.to_owned(), size_bytes, body).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        read::get(Arc::clone(&self.state), key.to_owned(), span).await
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
+        if at.version_id.is_some() {
+            return Err(Error::Unsupported(NO_VERSIONS));
+        }
+        read::get(Arc::clone(&self.state), at.key.to_owned(), span).await
     }
 
-    async fn probe(&self, key: &str) -> Probe {
-        let key = key.to_owned();
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
+        if at.version_id.is_some() {
+            return Probe::Unknown(NO_VERSIONS.to_owned());
+        }
+        let key = at.key.to_owned();
         let answer = self.with(move |state| Ok(read::probe(state, &key))).await;
         answer.unwrap_or_else(|error| Probe::Unknown(error.to_string()))
     }
 
     async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
-        let keys: Vec<String> = targets.iter().map(|target| target.key.clone()).collect();
-        let answers = self.with(move |state| Ok(remove::delete_batch(state, &keys))).await;
-        answers.unwrap_or_else(|error| vec![DeleteAnswer::Unknown(error.to_string()); targets.len()])
+        let files: Vec<String> =
+            targets.iter().filter(|target| target.version_id.is_none()).map(|target| target.key.clone()).collect();
+        let count = files.len();
+        let answers = self.with(move |state| Ok(remove::delete_batch(state, &files))).await;
+        let mut answers =
+            answers.unwrap_or_else(|error| vec![DeleteAnswer::Unknown(error.to_string()); count]).into_iter();
+        let answer = |target: &DeleteKey| match target.version_id {
+            Some(_) => DeleteAnswer::Refused(NO_VERSIONS.to_owned()),
+            None => answers.next().unwrap_or_else(|| DeleteAnswer::Unknown("no answer for this key".to_owned())),
+        };
+        targets.iter().map(answer).collect()
+    }
+
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        if target.version_id.is_some() {
+            return ExpectedDelete::Answered(DeleteAnswer::Refused(NO_VERSIONS.to_owned()));
+        }
+        let (key, expected) = (target.key.clone(), expected.clone());
+        let answer = self.with(move |state| Ok(remove_expected::delete(state, &key, &expected))).await;
+        answer.unwrap_or_else(|error| ExpectedDelete::Answered(DeleteAnswer::Unknown(error.to_string())))
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         self.with(move |state| list::list(state, &prefix, after.as_deref(), limit)).await
+    }
+
+    async fn list_versions(
+        &self,
+        _prefix: &str,
+        _after: Option<&VersionPosition>,
+        _limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        Err(Error::Unsupported(NO_VERSIONS))
     }
 
     async fn start_upload(&self, _key: &str) -> Result<String, Error> {

@@ -10,6 +10,7 @@ use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use s3o_model::target::FileStamp;
 
 use super::failure::{failure, is_missing};
 use super::folders::{KeyPath, open_parent};
@@ -61,19 +62,22 @@ pub(super) fn read_small(state: &FsState, key: &str, bytes_max: u64) -> Result<B
 
 pub(super) fn probe(state: &FsState, key: &str) -> Probe {
     match stat(state, key) {
-        Ok(size_bytes) => Probe::Present(Present { size_bytes, etag: None }),
+        Ok(found) => {
+            let (size_bytes, file) = (size_of(&found), Some(stamp(&found)));
+            Probe::Present(Present { size_bytes, etag: None, version_id: None, file })
+        }
         Err(Error::NotFound) => Probe::Absent,
         Err(error) => Probe::Unknown(error.to_string()),
     }
 }
 
-fn stat(state: &FsState, key: &str) -> Result<u64, Error> {
+fn stat(state: &FsState, key: &str) -> Result<Stat, Error> {
     let path = KeyPath::parse(key)?;
     let root = state.root.enter()?;
     let found =
         open_parent(&root, &path).and_then(|parent| rustix::fs::statat(&parent, path.name, AtFlags::SYMLINK_NOFOLLOW));
     match found {
-        Ok(stat) if is_file(&stat) => Ok(size_of(&stat)),
+        Ok(stat) if is_file(&stat) => Ok(stat),
         // A folder of that name holds other keys; the key itself does not exist.
         Ok(stat) if is_folder(&stat) => Err(not_found(state)),
         Ok(_) => Err(Error::Unknown("neither a file nor a folder".to_owned())),
@@ -180,6 +184,16 @@ pub(super) fn is_file(stat: &Stat) -> bool {
 
 fn is_folder(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// What distinguishes this file from another one under its name.
+pub(super) fn stamp(stat: &Stat) -> FileStamp {
+    let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    FileStamp {
+        modified_ns: stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds),
+        inode: stat.st_ino,
+        links: stat.st_nlink,
+    }
 }
 
 pub(super) fn size_of(stat: &Stat) -> u64 {

@@ -52,7 +52,7 @@ pub(super) fn delete_batch(state: &FsState, keys: &[String]) -> Vec<DeleteAnswer
     answers
 }
 
-fn refusal(error: &Error) -> DeleteAnswer {
+pub(super) fn refusal(error: &Error) -> DeleteAnswer {
     match error {
         Error::Refused(why) => DeleteAnswer::Refused(why.clone()),
         Error::Unknown(why) => DeleteAnswer::Unknown(why.clone()),
@@ -127,7 +127,7 @@ fn remove_key(folder: &OwnedFd, key: &str) -> DeleteAnswer {
     }
 }
 
-fn remove(folder: &OwnedFd, name: &str) -> DeleteAnswer {
+pub(super) fn remove(folder: &OwnedFd, name: &str) -> DeleteAnswer {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) => DeleteAnswer::Deleted,
         // A folder of that name holds other keys; the key itself does not exist.
@@ -163,7 +163,7 @@ fn merge_draft(answer: &mut DeleteAnswer, draft: DeleteAnswer) {
 
 /// Removes the folder and its ancestors while they are empty. A failure does not fail the batch; the
 /// next delete below retries.
-fn remove_emptied(root: &OwnedFd, folder: &str) {
+pub(super) fn remove_emptied(root: &OwnedFd, folder: &str) {
     let mut folder = folder;
     while !folder.is_empty() && !format!("{folder}/").starts_with(RESERVED_PREFIX) {
         let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
@@ -178,7 +178,7 @@ fn remove_emptied(root: &OwnedFd, folder: &str) {
 }
 
 /// An absence proves nothing if the disk was unmounted during the batch.
-fn prove_absence(state: &FsState, answers: &mut [DeleteAnswer]) {
+pub(super) fn prove_absence(state: &FsState, answers: &mut [DeleteAnswer]) {
     if let Err(error) = state.root.enter() {
         for answer in answers.iter_mut().filter(|answer| **answer == DeleteAnswer::Absent) {
             *answer = refusal(&error);

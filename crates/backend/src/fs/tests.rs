@@ -7,7 +7,7 @@ use futures_util::stream;
 
 use super::{Fs, FsOptions};
 use crate::identity::IDENTITY_KEY;
-use crate::{Backend, BodyError, DeleteAnswer, DeleteKey, Error, Probe, body};
+use crate::{Backend, BodyError, DRAFTS, DeleteAnswer, DeleteKey, Error, Probe, body};
 
 fn open(root: &Path) -> Fs {
     Fs::open("disk".parse().expect("valid"), root.to_owned(), FsOptions::default())
@@ -27,7 +27,7 @@ async fn missing_root_is_away_until_it_is_mounted() {
     let root = folder.path().join("disk");
     let fs = open(&root);
     assert!(matches!(put(&fs, "b/k").await, Err(Error::Away(_))));
-    assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
+    assert!(matches!(fs.probe("b/k".into()).await, Probe::Unknown(_)));
     assert!(matches!(fs.list("", None, 10).await, Err(Error::Away(_))));
     assert!(matches!(fs.delete_batch(&delete_target("b/k")).await[0], DeleteAnswer::Away(_)));
     assert!(!root.exists());
@@ -87,17 +87,17 @@ async fn another_folder_at_the_same_path_is_away() {
     std::fs::rename(&root, &unmounted).expect("unmounting");
     assert!(!fs.store_changed().await, "nothing exists at the path");
     std::fs::create_dir(&root).expect("a bare mount point");
-    assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
-    assert!(matches!(fs.get("b/k", None).await, Err(Error::Away(_))));
+    assert!(matches!(fs.probe("b/k".into()).await, Probe::Unknown(_)));
+    assert!(matches!(fs.get("b/k".into(), None).await, Err(Error::Away(_))));
     assert!(matches!(fs.write_own(IDENTITY_KEY, Bytes::from("m2")).await, Err(Error::Away(_))));
     assert_eq!(fs.read_own(IDENTITY_KEY).await.expect("readable"), None);
     // A clone has the same identity object, but it is another folder.
     std::fs::create_dir(root.join(".s3o")).expect("a folder");
     std::fs::write(root.join(IDENTITY_KEY), "m1").expect("a clone");
-    assert!(matches!(fs.probe("b/k").await, Probe::Unknown(_)));
+    assert!(matches!(fs.probe("b/k".into()).await, Probe::Unknown(_)));
     std::fs::remove_dir_all(&root).expect("unmounting");
     std::fs::rename(&unmounted, &root).expect("mounting");
-    assert!(matches!(fs.probe("b/k").await, Probe::Present(_)));
+    assert!(matches!(fs.probe("b/k".into()).await, Probe::Present(_)));
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn interrupted_body_leaves_no_draft() {
     let answer = fs.put("b/k", 100 * 64 * 1024, Box::pin(stream::iter(broken))).await;
     assert!(matches!(answer, Err(Error::Body(BodyError::Broken(_)))));
     assert!(fs.list(".s3o/tmp/", None, 10).await.expect("listed").items.is_empty());
-    assert_eq!(fs.probe("b/k").await, Probe::Absent);
+    assert_eq!(fs.probe("b/k".into()).await, Probe::Absent);
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn symbolic_links_are_not_followed() {
     std::os::unix::fs::symlink(outside.path(), folder.path().join("b")).expect("a link");
     let fs = open(folder.path());
     assert!(put(&fs, "b/new").await.is_err());
-    assert!(fs.get("b/k", None).await.is_err());
+    assert!(fs.get("b/k".into(), None).await.is_err());
     assert!(fs.list("", None, 10).await.expect("listed").items.is_empty());
     assert_ne!(fs.delete_batch(&delete_target("b/k")).await, [DeleteAnswer::Deleted]);
     assert!(outside.path().join("k").exists() && !outside.path().join("new").exists());
@@ -205,4 +205,37 @@ async fn large_batch_is_answered_for_each_key() {
         assert_eq!(*answer, expected, "{}", keys[position]);
     }
     assert!(!folder.path().join("b").exists(), "empty folders are removed");
+}
+
+#[tokio::test]
+async fn next_page_continues_with_the_names_that_were_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fs = open(folder.path());
+    std::fs::create_dir(folder.path().join("b")).expect("a folder");
+    let create = |name: &str| std::fs::write(folder.path().join("b").join(name), b"x").expect("a file");
+    (0..300).for_each(|number| create(&format!("{number:03}")));
+    let first = fs.list("", None, 100).await.expect("a page").items;
+    create("150-new");
+    std::fs::remove_file(folder.path().join("b/151")).expect("removed");
+    let second = fs.list("", first.last().map(|item| item.key.as_str()), 100).await.expect("a page").items;
+    let keys: Vec<&str> = second.iter().map(|item| item.key.as_str()).collect();
+    assert_eq!((keys[0], keys[51], keys[99]), ("b/100", "b/152", "b/200"), "the folder was not read again");
+    let again = fs.list("", Some("b/150"), 100).await.expect("a page").items;
+    assert_eq!(again[0].key, "b/150-new", "another listing reads the folder");
+}
+
+#[tokio::test]
+async fn drafts_are_listed_with_their_number_of_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fs = open(folder.path());
+    let draft = folder.path().join(".s3o/tmp/0123");
+    std::fs::create_dir_all(draft.parent().expect("a folder")).expect("a folder");
+    std::fs::write(&draft, b"abc").expect("a draft");
+    std::fs::create_dir(folder.path().join("b")).expect("a folder");
+    std::fs::hard_link(&draft, folder.path().join("b/k~1")).expect("a living file");
+    let found = fs.list(DRAFTS, None, 10).await.expect("a page").items;
+    assert_eq!((found.len(), found[0].file.map(|file| file.links)), (1, Some(2)));
+    assert_eq!(fs.delete_batch(&delete_target(&found[0].key)).await, [DeleteAnswer::Deleted]);
+    assert_eq!(std::fs::read(folder.path().join("b/k~1")).expect("the living file"), b"abc");
+    assert!(!draft.exists());
 }

@@ -6,26 +6,27 @@
 //! are skipped while a circuit is open and count only if the store refuses everything: a store that fails deletes alone
 //! must stay readable. Objects of s3o itself are always read: a probe of the identity object closes the circuit.
 
+mod call;
 mod trial_body;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _};
 use s3o_model::circuit::{CallResult, CircuitState, Permit};
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 
 use crate::fleet::{CallKind, Circuits};
 use crate::identity::IDENTITY_KEY;
 use crate::{
-    Backend, BodyError, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, SharedBackend, Span,
+    Traits, UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
+
+use call::{Call, RecordedBody};
 
 const OPEN: &str = "its circuit breaker is open";
 /// How long the check of a refusal waits for the identity object.
@@ -36,31 +37,6 @@ const REFUSAL_CHECK_MAX: Duration = Duration::from_secs(5);
 pub struct Breaker {
     inner: SharedBackend,
     circuits: Arc<Circuits>,
-}
-
-/// A call in progress. If it is dropped without a result, its caller disconnected.
-struct Call {
-    circuits: Arc<Circuits>,
-    kind: CallKind,
-    permit: Option<Permit>,
-    /// Fingerprint of the key whose body is read.
-    read_key: Option<u64>,
-}
-
-impl Call {
-    fn record(&mut self, result: CallResult) {
-        let Some(permit) = self.permit.take() else { return };
-        match (result, self.read_key) {
-            (CallResult::Failure, Some(key)) => self.circuits.record_failed_read(permit, key),
-            (result, _) => self.circuits.record(self.kind, permit, result),
-        }
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.record(CallResult::Neutral);
-    }
 }
 
 impl Breaker {
@@ -152,33 +128,6 @@ fn fingerprint(key: &str) -> u64 {
     hasher.finish()
 }
 
-/// A body whose end is recorded: success once all bytes arrived, failure if the store cuts it off.
-struct RecordedBody {
-    body: ByteStream,
-    call: Call,
-    /// Bytes that are still to come; `None` if only the end of the body tells.
-    left_bytes: Option<u64>,
-}
-
-impl Stream for RecordedBody {
-    type Item = Result<Bytes, BodyError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let item = ready!(self.body.poll_next_unpin(context));
-        match &item {
-            Some(Ok(chunk)) => {
-                self.left_bytes = self.left_bytes.map(|left| left.saturating_sub(chunk.len() as u64));
-                if self.left_bytes == Some(0) {
-                    self.call.record(CallResult::Success);
-                }
-            }
-            Some(Err(_)) => self.call.record(CallResult::Failure),
-            None => self.call.record(CallResult::Success),
-        }
-        Poll::Ready(item)
-    }
-}
-
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Backend for Breaker {
@@ -200,18 +149,18 @@ impl Backend for Breaker {
         self.finish_stored(call, self.inner.put(key, size_bytes, body).await).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
         let mut call = self.start(CallKind::Read)?;
-        call.read_key = Some(fingerprint(key));
-        match self.inner.get(key, span).await {
+        call.read_key = Some(fingerprint(at.key));
+        match self.inner.get(at, span).await {
             Ok(body) => Ok(Box::pin(RecordedBody { body, call, left_bytes: span.map(|span| span.length) })),
             Err(error) => self.finish(call, Err(error)).await,
         }
     }
 
-    async fn probe(&self, key: &str) -> Probe {
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
         let Ok(mut call) = self.start(CallKind::Read) else { return Probe::Unknown(OPEN.to_owned()) };
-        let probe = self.inner.probe(key).await;
+        let probe = self.inner.probe(at).await;
         call.record(match &probe {
             // Without a clear answer about the identity object, it is not the fault of this key.
             Probe::Unknown(_) if self.refuses_everything().await => CallResult::Failure,
@@ -228,9 +177,31 @@ impl Backend for Breaker {
         self.judge_refusals(answers).await
     }
 
+    async fn delete_expected(&self, doomed: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        if self.skips_deletes() {
+            return ExpectedDelete::Answered(DeleteAnswer::Away(OPEN.to_owned()));
+        }
+        match self.inner.delete_expected(doomed, expected).await {
+            ExpectedDelete::Answered(answer) => {
+                ExpectedDelete::Answered(self.judge_refusals(vec![answer]).await.remove(0))
+            }
+            ExpectedDelete::Changed(why) => ExpectedDelete::Changed(why),
+        }
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         let call = self.start(CallKind::Read)?;
         self.finish(call, self.inner.list(prefix, after, limit).await).await
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        let call = self.start(CallKind::Read)?;
+        self.finish(call, self.inner.list_versions(prefix, after, limit).await).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {

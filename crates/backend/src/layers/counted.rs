@@ -9,11 +9,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 
 use crate::usage::BackendUsage;
 use crate::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, SharedBackend, Span,
+    Traits, UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
 
 /// Counts the calls and bytes of a backend.
@@ -59,9 +60,9 @@ impl Backend for CountedCalls {
         self.inner.put(key, size_bytes, self.count_sent(body)).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
         let counters = self.usage.count_request();
-        let body = self.inner.get(key, span).await?;
+        let body = self.inner.get(at, span).await?;
         Ok(Box::pin(body.inspect(move |chunk| {
             if let Ok(chunk) = chunk {
                 counters.add_received(chunk.len());
@@ -69,9 +70,9 @@ impl Backend for CountedCalls {
         })))
     }
 
-    async fn probe(&self, key: &str) -> Probe {
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
         self.usage.count_request();
-        self.inner.probe(key).await
+        self.inner.probe(at).await
     }
 
     async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
@@ -79,9 +80,24 @@ impl Backend for CountedCalls {
         self.inner.delete_batch(targets).await
     }
 
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        self.usage.count_request();
+        self.inner.delete_expected(target, expected).await
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         self.usage.count_request();
         self.inner.list(prefix, after, limit).await
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        self.usage.count_request();
+        self.inner.list_versions(prefix, after, limit).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {
@@ -154,10 +170,10 @@ mod tests {
         let usage = Arc::new(BackendUsage::new(name.clone(), UsagePolicy::default(), context));
         let counted = CountedCalls::new(Arc::new(Memory::new(name)), usage.clone());
         counted.put("k", 3, body::whole(Bytes::from("abc"))).await.expect("put");
-        let mut body = counted.get("k", None).await.expect("get");
+        let mut body = counted.get("k".into(), None).await.expect("get");
         while body.next().await.is_some() {}
-        assert!(counted.get("missing", None).await.is_err());
-        drop(counted.get("k", None).await.expect("a body that is not read"));
+        assert!(counted.get("missing".into(), None).await.is_err());
+        drop(counted.get("k".into(), None).await.expect("a body that is not read"));
         counted.read_own(".s3o/identity.json").await.expect("read");
         counted.delete_batch(&[DeleteKey { key: "k".to_owned(), version_id: None }]).await;
         let expected = UsageTotals { requests: 5, egress_bytes: 3, ingress_bytes: 3 };

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use s3o_model::clock::Clock;
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written, body,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, SharedBackend, Span,
+    Traits, UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written, body,
 };
 
 mod effects;
@@ -24,7 +25,8 @@ mod plan;
 mod tests;
 
 use effects::{
-    answer_with_fault, call_lost, cut, cut_request, delete_answer, no_space, response_lost, stall, without_effect,
+    answer_with_fault, call_lost, cut, cut_request, delete_answer, no_space, pause, response_lost, stall,
+    without_effect,
 };
 use late::{LateCall, LateWrite};
 use plan::PlannedFaults;
@@ -108,24 +110,25 @@ impl Backend for Flaky {
         answer_with_fault(fault, self.inner.put(key, size_bytes, body).await)
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        match self.begin("get", key).await {
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
+        match self.begin("get", at.key).await {
             Some(Fault::Wrong404) => Err(call_lost()),
             Some(Fault::After) => Err(Error::Away("injected: the answer was lost".to_owned())),
-            Some(Fault::Cut(after_bytes)) => Ok(cut(self.inner.get(key, span).await?, after_bytes)),
+            Some(Fault::Cut(after_bytes)) => Ok(cut(self.inner.get(at, span).await?, after_bytes)),
+            Some(Fault::Pause(after_bytes, delay)) => Ok(pause(self.inner.get(at, span).await?, after_bytes, delay)),
             fault => match fault.and_then(without_effect) {
                 Some(error) => Err(error),
-                None => self.inner.get(key, span).await,
+                None => self.inner.get(at, span).await,
             },
         }
     }
 
-    async fn probe(&self, key: &str) -> Probe {
-        match self.begin("probe", key).await {
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
+        match self.begin("probe", at.key).await {
             Some(Fault::After | Fault::Wrong404) => Probe::Unknown("injected: unknown".to_owned()),
             fault => match fault.and_then(without_effect) {
                 Some(error) => Probe::Unknown(error.to_string()),
-                None => self.inner.probe(key).await,
+                None => self.inner.probe(at).await,
             },
         }
     }
@@ -151,6 +154,22 @@ impl Backend for Flaky {
         }
     }
 
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        match self.begin("delete_expected", &target.key).await {
+            _ if self.refuses_deletes() => {
+                ExpectedDelete::Answered(DeleteAnswer::Refused("injected: denied".to_owned()))
+            }
+            Some(Fault::After) => {
+                self.inner.delete_expected(target, expected).await;
+                ExpectedDelete::Answered(DeleteAnswer::Unknown(response_lost().to_string()))
+            }
+            fault => match fault.and_then(without_effect) {
+                Some(error) => ExpectedDelete::Answered(delete_answer(&error)),
+                None => self.inner.delete_expected(target, expected).await,
+            },
+        }
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         match self.begin("list", prefix).await {
             Some(Fault::After | Fault::Wrong404) => Err(call_lost()),
@@ -162,6 +181,22 @@ impl Backend for Flaky {
             fault => match fault.and_then(without_effect) {
                 Some(error) => Err(error),
                 None => self.inner.list(prefix, after, limit).await,
+            },
+        }
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        match self.begin("list_versions", prefix).await {
+            Some(Fault::After | Fault::Wrong404) => Err(call_lost()),
+            Some(Fault::ShortPage) => self.inner.list_versions(prefix, after, 1).await,
+            fault => match fault.and_then(without_effect) {
+                Some(error) => Err(error),
+                None => self.inner.list_versions(prefix, after, limit).await,
             },
         }
     }

@@ -15,11 +15,12 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use parking_lot::{Mutex, MutexGuard};
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::{
-    Backend, BodyError, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written,
+    Backend, BodyError, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, SharedBackend,
+    Span, Traits, UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
 
 /// Limits the time without progress of every call.
@@ -150,13 +151,13 @@ impl Backend for IdleTimeout {
         self.while_progressing(&progress, self.inner.put(key, size_bytes, progress.watch(body))).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        let body = self.answer(self.inner.get(key, span)).await?;
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
+        let body = self.answer(self.inner.get(at, span)).await?;
         Ok(watch_response(body, self.idle))
     }
 
-    async fn probe(&self, key: &str) -> Probe {
-        timeout(self.idle, self.inner.probe(key)).await.unwrap_or_else(|_| Probe::Unknown(self.reason()))
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
+        timeout(self.idle, self.inner.probe(at)).await.unwrap_or_else(|_| Probe::Unknown(self.reason()))
     }
 
     async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
@@ -164,8 +165,22 @@ impl Backend for IdleTimeout {
         answers.unwrap_or_else(|_| vec![DeleteAnswer::Away(self.reason()); targets.len()])
     }
 
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        let answer = timeout(self.idle, self.inner.delete_expected(target, expected)).await;
+        answer.unwrap_or_else(|_| ExpectedDelete::Answered(DeleteAnswer::Away(self.reason())))
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         self.answer(self.inner.list(prefix, after, limit)).await
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        self.answer(self.inner.list_versions(prefix, after, limit)).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {
@@ -260,7 +275,7 @@ mod tests {
         flaky.fail_call(1, Fault::Delay(IDLE * 2));
         flaky.fail_call(2, Fault::Delay(IDLE * 2));
         assert!(matches!(backend.list("", None, 1).await, Err(Error::Away(_))));
-        assert!(matches!(backend.probe("k").await, Probe::Unknown(_)));
-        assert_eq!(backend.probe("k").await, Probe::Absent);
+        assert!(matches!(backend.probe("k".into()).await, Probe::Unknown(_)));
+        assert_eq!(backend.probe("k".into()).await, Probe::Absent);
     }
 }

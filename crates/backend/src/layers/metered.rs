@@ -9,11 +9,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 use tokio::time::Instant;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, SharedBackend, Span,
+    Traits, UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
 
 /// Receives the measurements.
@@ -111,6 +112,13 @@ fn outcome_of_delete(answer: &DeleteAnswer) -> &'static str {
     }
 }
 
+fn outcome_of_expected(answer: &ExpectedDelete) -> &'static str {
+    match answer {
+        ExpectedDelete::Answered(answer) => outcome_of_delete(answer),
+        ExpectedDelete::Changed(_) => "changed",
+    }
+}
+
 /// The outcome of a batch is that of the first key that was not deleted.
 #[expect(clippy::ptr_arg, reason = "the type of the trait method's result")]
 fn outcome_of_batch(answers: &Vec<DeleteAnswer>) -> &'static str {
@@ -136,21 +144,34 @@ impl Backend for Metered {
         self.timed("put", outcome_of, self.inner.put(key, size_bytes, self.count_in(body))).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        let body = self.timed("get", outcome_of, self.inner.get(key, span)).await?;
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
+        let body = self.timed("get", outcome_of, self.inner.get(at, span)).await?;
         Ok(self.count_out(body))
     }
 
-    async fn probe(&self, key: &str) -> Probe {
-        self.timed("probe", outcome_of_probe, self.inner.probe(key)).await
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
+        self.timed("probe", outcome_of_probe, self.inner.probe(at)).await
     }
 
     async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
         self.timed("delete_batch", outcome_of_batch, self.inner.delete_batch(targets)).await
     }
 
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        self.timed("delete_expected", outcome_of_expected, self.inner.delete_expected(target, expected)).await
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         self.timed("list", outcome_of, self.inner.list(prefix, after, limit)).await
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        self.timed("list_versions", outcome_of, self.inner.list_versions(prefix, after, limit)).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {
@@ -238,9 +259,9 @@ mod tests {
         let noted = Arc::new(Noted::default());
         let metered = Metered::new(Arc::new(Memory::new("m".parse().expect("valid"))), noted.clone());
         metered.put("k", 3, body::whole(Bytes::from("abc"))).await.expect("put");
-        let mut body = metered.get("k", None).await.expect("get");
+        let mut body = metered.get("k".into(), None).await.expect("get");
         while body.next().await.is_some() {}
-        assert!(metered.get("missing", None).await.is_err());
+        assert!(metered.get("missing".into(), None).await.is_err());
         metered.delete_batch(&[DeleteKey { key: "k".to_owned(), version_id: None }]).await;
         let lines = noted.0.lock().clone();
         assert_eq!(lines, ["in 3", "m put ok", "m get ok", "out 3", "m get not_found", "m delete_batch ok"]);

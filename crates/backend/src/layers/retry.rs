@@ -11,11 +11,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 use tokio::time::Instant;
 
 use crate::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, SharedBackend, Span, Traits,
-    UnfinishedUpload, UploadedPart, UploadsPage, Written,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, SharedBackend, Span,
+    Traits, UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
 
 /// Limits of retries.
@@ -113,12 +114,12 @@ impl Backend for Retry {
         self.inner.put(key, size_bytes, body).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        self.with_retries(|| self.inner.get(key, span), was_away).await
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
+        self.with_retries(|| self.inner.get(at, span), was_away).await
     }
 
-    async fn probe(&self, key: &str) -> Probe {
-        self.with_retries(|| self.inner.probe(key), |probe| matches!(probe, Probe::Unknown(_))).await
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
+        self.with_retries(|| self.inner.probe(at), |probe| matches!(probe, Probe::Unknown(_))).await
     }
 
     async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
@@ -139,8 +140,22 @@ impl Backend for Retry {
         answers
     }
 
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        let is_away = |answer: &ExpectedDelete| matches!(answer, ExpectedDelete::Answered(DeleteAnswer::Away(_)));
+        self.with_retries(|| self.inner.delete_expected(target, expected), is_away).await
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         self.with_retries(|| self.inner.list(prefix, after, limit), was_away).await
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        self.with_retries(|| self.inner.list_versions(prefix, after, limit), was_away).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {
@@ -209,7 +224,7 @@ mod tests {
         let (flaky, backend) = backend();
         flaky.fail_call(1, Fault::Before);
         flaky.fail_call(2, Fault::Before);
-        assert_eq!(backend.probe("k").await, Probe::Absent);
+        assert_eq!(backend.probe("k".into()).await, Probe::Absent);
         flaky.go_away();
         assert!(matches!(backend.list("", None, 1).await, Err(Error::Away(_))));
         assert_eq!(flaky.calls(), 6);

@@ -9,21 +9,22 @@ impl Memory {
     /// All keys, including objects of s3o's own.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        self.lock().objects.keys().cloned().collect()
+        self.lock().objects.current().map(|(key, _)| key.clone()).collect()
     }
 
     /// The bytes of a key; `None` if it does not exist.
     #[must_use]
     pub fn bytes(&self, key: &str) -> Option<Bytes> {
-        self.lock().objects.get(key).map(|stored| stored.bytes.clone())
+        self.lock().objects.find(key.into()).map(|(_, stored)| stored.bytes.clone())
     }
 
-    /// Bytes of all keys and unfinished uploads, without objects of s3o's own.
+    /// Bytes of all versions of all keys and of unfinished uploads, without objects of s3o's own.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         let state = self.lock();
-        let theirs = state.objects.iter().filter(|(key, _)| !key.starts_with(RESERVED_PREFIX));
-        let stored: usize = theirs.map(|(_, stored)| stored.bytes.len()).sum();
+        let theirs = state.objects.all().filter(|(key, _)| !key.starts_with(RESERVED_PREFIX));
+        let objects = theirs.filter_map(|(_, version)| version.object.as_ref());
+        let stored: usize = objects.map(|object| object.bytes.len()).sum();
         let parts = state.uploads.values().flat_map(|upload| upload.parts.values());
         let unfinished: usize = parts.map(|(_, bytes)| bytes.len()).sum();
         (stored + unfinished) as u64
@@ -50,16 +51,31 @@ impl Memory {
     /// Stores or replaces bytes without a write by s3o, like a foreign program.
     pub fn plant(&self, key: &str, bytes: Bytes) {
         let stored = self.stored(bytes, None);
-        self.lock().objects.insert(key.to_owned(), stored);
+        self.lock().objects.store(key, Some(stored));
+    }
+
+    /// Keeps every version that is written from now on.
+    pub fn keep_versions(&self) {
+        self.lock().objects.keep_versions();
+    }
+
+    /// Adds a delete marker, like a delete by a foreign program on a backend that keeps versions.
+    pub fn plant_delete_marker(&self, key: &str) {
+        self.lock().objects.store(key, None);
+    }
+
+    /// The versions of a key, oldest first: the ID and the bytes, `None` for a delete marker.
+    #[must_use]
+    pub fn versions(&self, key: &str) -> Vec<(String, Option<Bytes>)> {
+        let state = self.lock();
+        let of_key = state.objects.all().filter(|(name, _)| *name == key);
+        let bytes = |object: &super::MemoryObject| object.bytes.clone();
+        of_key.map(|(_, version)| (version.id.clone(), version.object.as_ref().map(bytes))).collect()
     }
 
     /// Replaces bytes, or removes them with `None`, like a failing disk.
     pub fn corrupt(&self, key: &str, bytes: Option<Bytes>) {
-        match bytes {
-            Some(bytes) => self.plant(key, bytes),
-            None => {
-                self.lock().objects.remove(key);
-            }
-        }
+        let stored = bytes.map(|bytes| self.stored(bytes, None));
+        self.lock().objects.damage(key, stored);
     }
 }

@@ -45,7 +45,7 @@ impl S3 {
             self.set_keeps_versions();
         }
         self.probe_order_below(&stem, probes).await?;
-        let folded = matches!(self.probe_object(&format!("{stem}a")).await, Probe::Present(_));
+        let folded = matches!(self.probe_object((&format!("{stem}a")).into()).await, Probe::Present(_));
         Ok(Traits {
             name_style: if folded { NameStyle::Folded } else { NameStyle::Exact },
             etag_is_md5: etag(&written.headers).as_deref() == Some(digest.as_str()),
@@ -100,7 +100,7 @@ impl S3 {
             Some(DeleteAnswer::Away(why)) => return Err(Error::Away(why)),
             other => return Err(Error::Refused(format!("the probe object was not deleted: {other:?}"))),
         }
-        match self.probe_object(&probe.key).await {
+        match self.probe_object((&probe.key).into()).await {
             Probe::Absent => Ok(()),
             Probe::Present(_) => Err(Error::Refused("the probe object still exists after its delete".to_owned())),
             Probe::Unknown(why) => Err(Error::Unknown(why)),

@@ -1,7 +1,7 @@
 //! Deletes: batches with an answer per key, or single requests if the service has no batches.
 //!
-//! A delete must free the bytes. In a versioned bucket, a delete without a version only adds a delete
-//! marker; then all versions of the key are listed and deleted one by one.
+//! A delete must free the bytes. In a versioned bucket, a delete without a version only adds a delete marker; then the
+//! versions of the key are listed, and the only one is deleted by its ID (`versions.rs`).
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -15,15 +15,13 @@ use md5::{Digest, Md5};
 
 use super::S3;
 use super::answer::{as_delete_answer, key_answer};
-use super::list::KeyDecoder;
+use super::objects::version_id;
 use super::transport::{Payload, RequestError, S3Request, header_text};
 use super::xml::{XmlElement, element};
 use crate::{DeleteAnswer, DeleteKey, Error};
 
 const BATCH_KEYS_MAX: usize = 1000;
 const SINGLE_DELETES_MAX: usize = 16;
-/// Number of pages of versions of one key; more means that new ones appear as fast as they are deleted.
-const PURGE_ROUNDS_MAX: usize = 32;
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 
 /// Result of one delete request for one key.
@@ -31,7 +29,10 @@ const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 enum DeleteOutcome {
     Answered(DeleteAnswer),
     /// The bytes still exist, as versions that the request did not name.
-    VersionsLeft,
+    VersionsLeft {
+        /// The delete marker that the request added.
+        marker: Option<String>,
+    },
 }
 
 impl S3 {
@@ -49,7 +50,7 @@ impl S3 {
     async fn purge_if_left(&self, key: &str, outcome: DeleteOutcome) -> DeleteAnswer {
         match outcome {
             DeleteOutcome::Answered(answer) => answer,
-            DeleteOutcome::VersionsLeft => self.purge_versions(key).await,
+            DeleteOutcome::VersionsLeft { marker } => self.delete_versions_left(key, marker).await,
         }
     }
 
@@ -101,7 +102,7 @@ impl S3 {
             return Err(RequestError::Lost(Error::Unknown(format!("a batch delete returned <{}>", root.name))));
         }
         let outcomes = read_result(&root, batch);
-        if outcomes.contains(&DeleteOutcome::VersionsLeft) {
+        if outcomes.iter().any(|outcome| matches!(outcome, DeleteOutcome::VersionsLeft { .. })) {
             self.set_keeps_versions();
         }
         Ok(outcomes)
@@ -114,7 +115,7 @@ impl S3 {
 
     async fn delete_one(&self, target: &DeleteKey) -> DeleteOutcome {
         if target.version_id.is_none() && self.keeps_versions() {
-            return DeleteOutcome::VersionsLeft;
+            return DeleteOutcome::VersionsLeft { marker: None };
         }
         let version = target.version_id.as_deref();
         let query = version.map(|version| ("versionId", version));
@@ -128,7 +129,7 @@ impl S3 {
                 let has_marker = header_text(&answer.headers, "x-amz-delete-marker") == Some("true");
                 if has_marker && version.is_none() {
                     self.set_keeps_versions();
-                    return DeleteOutcome::VersionsLeft;
+                    return DeleteOutcome::VersionsLeft { marker: version_id(&answer.headers) };
                 }
                 DeleteOutcome::Answered(DeleteAnswer::Deleted)
             }
@@ -137,42 +138,12 @@ impl S3 {
         }
     }
 
-    /// Deletes every version and delete marker of a key.
-    async fn purge_versions(&self, key: &str) -> DeleteAnswer {
-        let mut purged = DeleteAnswer::Absent;
-        for _ in 0..PURGE_ROUNDS_MAX {
-            let versions = match self.versions_of(key).await {
-                Ok(versions) => versions,
-                Err(error) => return as_delete_answer(&error),
-            };
-            if versions.is_empty() {
-                return purged;
-            }
-            purged = DeleteAnswer::Deleted;
-            for version in versions {
-                match self.delete_one(&DeleteKey { key: key.to_owned(), version_id: Some(version) }).await {
-                    DeleteOutcome::Answered(DeleteAnswer::Deleted | DeleteAnswer::Absent) => {}
-                    DeleteOutcome::Answered(failed) => return failed,
-                    DeleteOutcome::VersionsLeft => return DeleteAnswer::Unknown("version not deleted".to_owned()),
-                }
-            }
+    /// Deletes one version, or one delete marker.
+    pub(super) async fn delete_version(&self, key: &str, version: &str) -> DeleteAnswer {
+        match self.delete_one(&DeleteKey { key: key.to_owned(), version_id: Some(version.to_owned()) }).await {
+            DeleteOutcome::Answered(answer) => answer,
+            DeleteOutcome::VersionsLeft { .. } => DeleteAnswer::Unknown("the version was not deleted".to_owned()),
         }
-        DeleteAnswer::Unknown("new versions of the key appear faster than they are deleted".to_owned())
-    }
-
-    /// One page of the versions and delete markers of exactly this key.
-    async fn versions_of(&self, key: &str) -> Result<Vec<String>, Error> {
-        let query = [("versions", ""), ("prefix", key), ("encoding-type", "url"), ("max-keys", "1000")];
-        let root = self.transport.listing(&query).await?;
-        let decoder = KeyDecoder::of(&root);
-        let entries = root.all("Version").chain(root.all("DeleteMarker"));
-        let mut versions = Vec::new();
-        for entry in entries {
-            if decoder.decode(entry.child_text("Key").unwrap_or_default())? == key {
-                versions.push(entry.child_text("VersionId").unwrap_or("null").to_owned());
-            }
-        }
-        Ok(versions)
     }
 }
 
@@ -191,8 +162,12 @@ fn read_result(root: &XmlElement, batch: &[DeleteKey]) -> Vec<DeleteOutcome> {
     for deleted in root.all("Deleted") {
         let version = deleted.child_text("VersionId").filter(|version| !version.is_empty());
         let has_marker = deleted.child_text("DeleteMarker") == Some("true") && version.is_none();
-        let outcome =
-            if has_marker { DeleteOutcome::VersionsLeft } else { DeleteOutcome::Answered(DeleteAnswer::Deleted) };
+        let marker = deleted.child_text("DeleteMarkerVersionId").map(str::to_owned);
+        let outcome = if has_marker {
+            DeleteOutcome::VersionsLeft { marker }
+        } else {
+            DeleteOutcome::Answered(DeleteAnswer::Deleted)
+        };
         by_key.insert((deleted.child_text("Key").unwrap_or_default(), version), outcome);
     }
     for failed in root.all("Error") {
@@ -224,11 +199,12 @@ mod tests {
     fn every_key_gets_its_own_outcome() {
         let document =
             b"<DeleteResult><Deleted><Key>a</Key></Deleted><Error><Key>b</Key><Code>AccessDenied</Code></Error>\
-            <Deleted><Key>c</Key><DeleteMarker>true</DeleteMarker></Deleted></DeleteResult>";
+            <Deleted><Key>c</Key><DeleteMarker>true</DeleteMarker>\
+            <DeleteMarkerVersionId>m</DeleteMarkerVersionId></Deleted></DeleteResult>";
         let root = XmlElement::parse(document).expect("valid");
         let batch = [target("c", None), target("b", None), target("a", Some("v")), target("d", None)];
         let outcomes = read_result(&root, &batch);
-        assert_eq!(outcomes[0], DeleteOutcome::VersionsLeft);
+        assert_eq!(outcomes[0], DeleteOutcome::VersionsLeft { marker: Some("m".to_owned()) });
         assert!(matches!(outcomes[1], DeleteOutcome::Answered(DeleteAnswer::Refused(_))));
         assert_eq!(outcomes[2], DeleteOutcome::Answered(DeleteAnswer::Deleted));
         assert!(matches!(outcomes[3], DeleteOutcome::Answered(DeleteAnswer::Unknown(_))));

@@ -14,7 +14,7 @@ use super::transport::unquote;
 use super::xml::XmlElement;
 use crate::{Error, Listed, Page};
 
-const PAGE_KEYS_MAX: usize = 1000;
+pub(super) const PAGE_KEYS_MAX: usize = 1000;
 
 /// The order in which a store lists its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,15 +27,18 @@ pub(super) enum ListOrder {
 
 impl S3 {
     pub(super) async fn list_objects(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
-        let order = match self.order() {
-            Some(order) => order,
-            // The order must be known before the first page: a listing in the wrong order has omitted
-            // keys before a page shows it.
-            None => self.probe_order().await?,
-        };
-        match order {
+        match self.known_order().await? {
             ListOrder::Bytes => self.list_flat(prefix, after, limit).await,
             ListOrder::Folders => self.walk_objects(prefix, after, limit).await,
+        }
+    }
+
+    /// The order must be known before the first page: a listing in the wrong order has omitted keys before a page shows
+    /// it.
+    pub(super) async fn known_order(&self) -> Result<ListOrder, Error> {
+        match self.order() {
+            Some(order) => Ok(order),
+            None => self.probe_order().await,
         }
     }
 
@@ -138,10 +141,11 @@ pub(super) fn read_entry(entry: &XmlElement, decoder: KeyDecoder) -> Result<List
         size_bytes,
         etag: entry.child_text("ETag").map(unquote).filter(|etag| !etag.is_empty()),
         modified: entry.child_text("LastModified").and_then(parse_time),
+        file: None,
     })
 }
 
-fn parse_time(text: &str) -> Option<Timestamp> {
+pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     i64::try_from(time.unix_timestamp_nanos() / 1_000_000).ok().map(Timestamp::from_millis)
 }

@@ -14,11 +14,12 @@ use s3o_model::clock::Clock;
 use s3o_model::clock_hold::StoreTime;
 use s3o_model::entropy::Entropy;
 use s3o_model::names::BackendName;
+use s3o_model::target::{ExpectedBytes, KeyVersion};
 
 use crate::usage::BackendUsage;
 use crate::{
-    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, Page, PartOf, Probe, Span, Traits, UnfinishedUpload,
-    UploadedPart, UploadsPage, Written,
+    Backend, ByteStream, DeleteAnswer, DeleteKey, Error, ExpectedDelete, Page, PartOf, Probe, Span, Traits,
+    UnfinishedUpload, UploadedPart, UploadsPage, VersionPosition, VersionsPage, Written,
 };
 
 mod answer;
@@ -31,6 +32,7 @@ mod options;
 mod sign;
 mod transport;
 mod uploads;
+mod versions;
 mod walk;
 mod xml;
 
@@ -144,20 +146,33 @@ impl Backend for S3 {
         self.put_object(key, size_bytes, body).await
     }
 
-    async fn get(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
-        self.get_object(key, span).await
+    async fn get(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
+        self.get_object(at, span).await
     }
 
-    async fn probe(&self, key: &str) -> Probe {
-        self.probe_object(key).await
+    async fn probe(&self, at: KeyVersion<'_>) -> Probe {
+        self.probe_object(at).await
     }
 
     async fn delete_batch(&self, targets: &[DeleteKey]) -> Vec<DeleteAnswer> {
         self.delete_objects(targets).await
     }
 
+    async fn delete_expected(&self, target: &DeleteKey, expected: &ExpectedBytes) -> ExpectedDelete {
+        self.delete_expected_object(target, expected).await
+    }
+
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, Error> {
         self.list_objects(prefix, after, limit).await
+    }
+
+    async fn list_versions(
+        &self,
+        prefix: &str,
+        after: Option<&VersionPosition>,
+        limit: usize,
+    ) -> Result<VersionsPage, Error> {
+        self.list_object_versions(prefix, after, limit).await
     }
 
     async fn start_upload(&self, key: &str) -> Result<String, Error> {

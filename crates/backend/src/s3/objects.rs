@@ -7,6 +7,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, RANGE};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
+use s3o_model::target::KeyVersion;
 
 use super::S3;
 use super::transport::{Payload, RequestError, S3Request, etag, header_text, is_bare_404, read_whole};
@@ -44,12 +45,13 @@ impl S3 {
         Written { size_bytes, etag: etag(headers), version_id }
     }
 
-    pub(super) async fn get_object(&self, key: &str, span: Option<Span>) -> Result<ByteStream, Error> {
+    pub(super) async fn get_object(&self, at: KeyVersion<'_>, span: Option<Span>) -> Result<ByteStream, Error> {
         // HTTP has no empty range.
         if let Some(Span { offset, length: 0 }) = span {
-            return self.get_empty(key, offset).await;
+            return self.get_empty(at, offset).await;
         }
-        let mut request = S3Request::new(Method::GET, Some(key), &[]);
+        let query = version_query(at);
+        let mut request = S3Request::new(Method::GET, Some(at.key), query.as_slice());
         if let Some(Span { offset, length }) = span {
             let last = offset.checked_add(length - 1).ok_or_else(beyond_end)?;
             request = request.header(RANGE, &format!("bytes={offset}-{last}"));
@@ -57,7 +59,7 @@ impl S3 {
         let response = self.transport.send(request).await?;
         if !response.status().is_success() {
             return match read_whole(response).await {
-                Err(error) => Err(error.into()),
+                Err(error) => Err(read_error(error)),
                 Ok(_) => Err(Error::Unknown("an error response was read as a success".to_owned())),
             };
         }
@@ -69,8 +71,8 @@ impl S3 {
         })
     }
 
-    async fn get_empty(&self, key: &str, offset: u64) -> Result<ByteStream, Error> {
-        match self.probe_object(key).await {
+    async fn get_empty(&self, at: KeyVersion<'_>, offset: u64) -> Result<ByteStream, Error> {
+        match self.probe_object(at).await {
             Probe::Present(present) if offset <= present.size_bytes => Ok(body::empty()),
             Probe::Present(_) => Err(beyond_end()),
             Probe::Absent => Err(Error::NotFound),
@@ -78,14 +80,18 @@ impl S3 {
         }
     }
 
-    pub(super) async fn probe_object(&self, key: &str) -> Probe {
-        match self.transport.answer(S3Request::new(Method::HEAD, Some(key), &[])).await {
+    pub(super) async fn probe_object(&self, at: KeyVersion<'_>) -> Probe {
+        let query = version_query(at);
+        match self.transport.answer(S3Request::new(Method::HEAD, Some(at.key), query.as_slice())).await {
             Ok(answer) => match (length(&answer.headers), etag(&answer.headers)) {
-                (Some(size_bytes), Some(etag)) => Probe::Present(Present { size_bytes, etag: Some(etag) }),
+                (Some(size_bytes), Some(etag)) => {
+                    let version_id = version_id(&answer.headers);
+                    Probe::Present(Present { size_bytes, etag: Some(etag), version_id, file: None })
+                }
                 _ => Probe::Unknown("the response has no Content-Length or no ETag".to_owned()),
             },
-            Err(error) if is_bare_404(&error) => self.prove_absence(key).await,
-            Err(error) => match Error::from(error) {
+            Err(error) if is_bare_404(&error) => self.prove_absence(at).await,
+            Err(error) => match read_error(error) {
                 Error::NotFound => Probe::Absent,
                 error => Probe::Unknown(error.to_string()),
             },
@@ -94,9 +100,10 @@ impl S3 {
 
     /// A 404 to HEAD has no error code, and a missing bucket gives the same response. The error code of a
     /// GET of the key distinguishes the two.
-    async fn prove_absence(&self, key: &str) -> Probe {
-        let request = S3Request::new(Method::GET, Some(key), &[]).header(RANGE, "bytes=0-0");
-        match self.transport.answer(request).await.map_err(Error::from) {
+    async fn prove_absence(&self, at: KeyVersion<'_>) -> Probe {
+        let query = version_query(at);
+        let request = S3Request::new(Method::GET, Some(at.key), query.as_slice()).header(RANGE, "bytes=0-0");
+        match self.transport.answer(request).await.map_err(read_error) {
             Err(Error::NotFound) => Probe::Absent,
             Ok(_) => Probe::Unknown("HEAD returned 404, but GET found the object".to_owned()),
             Err(error) => Probe::Unknown(error.to_string()),
@@ -106,7 +113,7 @@ impl S3 {
     /// A missing bucket is an error, unless this is the first read and the bucket may be created. A bucket that existed
     /// before was deleted; creating an empty one would not replace it.
     pub(super) async fn read_own_object(&self, key: &str) -> Result<Option<Bytes>, Error> {
-        let mut stream = match self.get_object(key, None).await {
+        let mut stream = match self.get_object(key.into(), None).await {
             Ok(stream) => stream,
             Err(Error::NotFound) => {
                 self.creates_bucket.store(false, Ordering::Relaxed);
@@ -160,6 +167,18 @@ pub(super) async fn streamed(size_bytes: u64, body: ByteStream) -> Result<Payloa
 }
 
 /// The version of a write, if the store keeps versions.
+fn version_query(at: KeyVersion<'_>) -> Option<(&str, &str)> {
+    at.version_id.map(|version| ("versionId", version))
+}
+
+/// The error of a read. A version that does not exist is as absent as a key.
+fn read_error(error: RequestError) -> Error {
+    match error {
+        RequestError::Response(failure) if failure.code == "NoSuchVersion" => Error::NotFound,
+        other => other.into(),
+    }
+}
+
 pub(super) fn version_id(headers: &HeaderMap) -> Option<String> {
     header_text(headers, "x-amz-version-id").filter(|id| !id.is_empty() && *id != "null").map(str::to_owned)
 }

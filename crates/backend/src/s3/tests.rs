@@ -127,9 +127,9 @@ async fn head_404_is_absence_only_with_no_such_key() {
         answer("404 Not Found", "", "<html>no such page</html>"),
     ])
     .await;
-    assert_eq!(service.s3.probe("k").await, Probe::Absent);
-    assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
-    assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
+    assert_eq!(service.s3.probe("k".into()).await, Probe::Absent);
+    assert!(matches!(service.s3.probe("k".into()).await, Probe::Unknown(_)));
+    assert!(matches!(service.s3.probe("k".into()).await, Probe::Unknown(_)));
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn listing_out_of_order_is_an_error() {
 async fn missing_bucket_makes_no_key_absent() {
     let gone = || failure("404 Not Found", "NoSuchBucket");
     let service = ScriptedService::new(vec![gone(), gone(), gone(), gone(), gone(), gone()]).await;
-    assert!(matches!(service.s3.get("k", None).await.err(), Some(Error::Away(_))));
+    assert!(matches!(service.s3.get("k".into(), None).await.err(), Some(Error::Away(_))));
     assert!(matches!(service.s3.read_own("k").await, Err(Error::Away(_))));
     service.s3.set_order(ListOrder::Bytes);
     assert!(matches!(service.s3.list("", None, 1).await, Err(Error::Away(_))));
@@ -183,19 +183,27 @@ async fn key_missing_in_a_batch_response_is_unknown() {
     assert!(service.heads.lock()[0].contains("content-md5: "));
 }
 
+/// The delete marker that the delete added is removed, others stay.
 #[tokio::test]
-async fn delete_that_leaves_versions_deletes_them_by_id() {
-    let marked = "HTTP/1.1 204 No Content\r\nconnection: close\r\nx-amz-delete-marker: true\r\n\r\n".to_owned();
-    let versions = "<ListVersionsResult><Version><Key>a</Key><VersionId>v1</VersionId></Version>\
-        <DeleteMarker><Key>a</Key><VersionId>m1</VersionId></DeleteMarker>\
-        <Version><Key>ab</Key><VersionId>v9</VersionId></Version></ListVersionsResult>";
-    let none = "<ListVersionsResult></ListVersionsResult>";
+async fn delete_that_leaves_versions_deletes_the_only_one_by_id() {
+    let first_answer = "HTTP/1.1 204 No Content\r\nconnection: close\r\nx-amz-delete-marker: true\r\n\
+        x-amz-version-id: m2\r\n\r\n";
+    let version =
+        |key: &str, id: &str| format!("<Version><Key>{key}</Key><VersionId>{id}</VersionId><Size>1</Size></Version>");
+    let versions = |entries: &str| {
+        let marker = "<DeleteMarker><Key>a</Key><VersionId>m1</VersionId></DeleteMarker>";
+        let page = format!("<IsTruncated>false</IsTruncated>{entries}{marker}{}", version("ab", "v9"));
+        answer("200 OK", "", &format!("<ListVersionsResult>{page}</ListVersionsResult>"))
+    };
     let gone = || "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned();
-    let script = vec![marked, answer("200 OK", "", versions), gone(), gone(), answer("200 OK", "", none)];
+    let several = versions(&[version("a", "v1"), version("a", "v2")].concat());
+    let script = vec![first_answer.to_owned(), gone(), versions(&version("a", "v1")), gone(), several, versions("")];
     let service = ScriptedService::new(script).await;
     assert_eq!(service.s3.delete_batch(&targets(&["a"])).await, [DeleteAnswer::Deleted]);
     let lines = service.lines();
-    assert!(lines[2].contains("versionid=v1") && lines[3].contains("versionid=m1"), "{lines:?}");
+    assert!(lines[1].contains("versionid=m2") && lines[3].contains("versionid=v1"), "{lines:?}");
+    assert!(matches!(service.s3.delete_batch(&targets(&["a"])).await[0], DeleteAnswer::Refused(_)));
+    assert_eq!(service.s3.delete_batch(&targets(&["a"])).await, [DeleteAnswer::Absent]);
 }
 
 #[tokio::test]
@@ -204,9 +212,9 @@ async fn truncated_stream_ends_in_an_error() {
     let other = answer("206 Partial Content", "content-range: bytes 1-5/9\r\n", "abcde");
     let service = ScriptedService::new(vec![cut, other]).await;
     let span = Some(Span { offset: 0, length: 5 });
-    let items: Vec<_> = service.s3.get("k", span).await.expect("begins").collect().await;
+    let items: Vec<_> = service.s3.get("k".into(), span).await.expect("begins").collect().await;
     assert!(items.last().expect("an item").is_err());
-    assert!(matches!(service.s3.get("k", span).await.err(), Some(Error::Unknown(_))));
+    assert!(matches!(service.s3.get("k".into(), span).await.err(), Some(Error::Unknown(_))));
 }
 
 #[tokio::test]
@@ -232,7 +240,7 @@ async fn unreachable_service_is_away_and_an_interrupted_body_is_a_body_error() {
     service.serving.abort();
     tokio::task::yield_now().await;
     assert!(matches!(service.s3.list("", None, 1).await, Err(Error::Away(_))));
-    assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
+    assert!(matches!(service.s3.probe("k".into()).await, Probe::Unknown(_)));
     assert!(matches!(service.s3.delete_batch(&targets(&["a", "b"])).await[0], DeleteAnswer::Away(_)));
 }
 
@@ -247,5 +255,5 @@ async fn answers_of_something_else_than_a_store_are_unknown() {
     let doomed = [DeleteKey { key: "k".to_owned(), version_id: None }];
     let deleted = service.s3.delete_batch(&doomed).await;
     assert!(matches!(deleted[..], [DeleteAnswer::Unknown(_)]), "{deleted:?}");
-    assert!(matches!(service.s3.probe("k").await, Probe::Unknown(_)));
+    assert!(matches!(service.s3.probe("k".into()).await, Probe::Unknown(_)));
 }

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::Method;
 use http::header::CONTENT_TYPE;
 
+use s3o_model::target::KeyVersion;
+
 use super::S3;
 use super::answer::{ErrorResponse, as_delete_answer};
 use super::list::KeyDecoder;
@@ -52,10 +54,10 @@ impl S3 {
         let answer = self.transport.answer(request).await?;
         let etag = completed(&answer)?;
         // The response does not contain the size of the object.
-        let Probe::Present(present) = self.probe_object(key).await else {
+        let version_id = version_id(&answer.headers);
+        let Probe::Present(present) = self.probe_object(KeyVersion::new(key, version_id.as_deref())).await else {
             return Err(Error::Unknown("the upload was completed, but its object was not found".to_owned()));
         };
-        let version_id = version_id(&answer.headers);
         if version_id.is_some() {
             self.set_keeps_versions();
         }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::Method;
 use s3o_model::entropy::{Entropy, SystemEntropy};
+use s3o_model::target::KeyVersion;
 
 use super::S3;
 use super::transport::{Payload, S3Request};
@@ -42,7 +43,7 @@ async fn deletes_free_the_bytes_with_and_without_a_version_id() {
     assert_eq!(s3.delete_batch(&targets).await, vec![DeleteAnswer::Deleted; 3]);
     let left = versions_left(&s3).await;
     assert!(!left.contains("<VersionId>"), "{left}");
-    assert_eq!(s3.probe("b/b").await, Probe::Absent);
+    assert_eq!(s3.probe("b/b".into()).await, Probe::Absent);
 }
 
 #[tokio::test]
@@ -52,4 +53,33 @@ async fn trait_probe_detects_versions_and_leaves_none() {
     assert!(traits.keeps_versions);
     let left = versions_left(&s3).await;
     assert!(!left.contains("<VersionId>"), "{left}");
+}
+
+#[tokio::test]
+async fn conformance_holds_in_a_versioned_bucket() {
+    use crate::conformance::{expected, versions};
+    let Some(s3) = versioned_bucket().await else { return };
+    assert!(s3.probe_traits().await.expect("traits").keeps_versions);
+    versions::version_is_read_and_probed_alone(&s3).await;
+    versions::only_the_named_version_is_deleted(&s3).await;
+    versions::several_versions_are_not_deleted_without_a_version(&s3).await;
+    versions::only_version_is_deleted_without_a_version(&s3).await;
+    // SeaweedFS leaves out keys if a page ends before the last version.
+    versions::versions_are_listed_in_pages_of(&s3, &[100]).await;
+    expected::expected_bytes_are_deleted(&s3).await;
+    expected::rewritten_bytes_are_not_deleted(&s3).await;
+}
+
+#[tokio::test]
+async fn foreign_delete_marker_stays_and_hides_no_version() {
+    let Some(s3) = versioned_bucket().await else { return };
+    let written = s3.put("b/a", 3, body::whole(Bytes::from("abc"))).await.expect("put");
+    s3.transport.answer(S3Request::new(Method::DELETE, Some("b/a"), &[])).await.expect("marked");
+    assert_eq!(s3.probe("b/a".into()).await, Probe::Absent);
+    let at = KeyVersion::new("b/a", written.version_id.as_deref());
+    assert!(matches!(s3.probe(at).await, Probe::Present(_)));
+    let unnamed = DeleteKey { key: "b/a".to_owned(), version_id: None };
+    assert_eq!(s3.delete_batch(&[unnamed]).await, [DeleteAnswer::Deleted]);
+    let left = versions_left(&s3).await;
+    assert!(left.contains("<DeleteMarker>") && !left.contains("<Version>"), "{left}");
 }

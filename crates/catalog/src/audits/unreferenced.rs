@@ -23,7 +23,7 @@ static UNREFERENCED: LazyLock<Release> = LazyLock::new(|| {
 /// A finding about the whole catalog: its backend is empty.
 const NOTE: &str = "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
      VALUES ('miscounted', '', 'contents', 0, $1, :now) \
-     ON CONFLICT (backend_name, physical_key, kind) DO UPDATE SET detail = excluded.detail";
+     ON CONFLICT (backend_name, physical_key, target, kind) DO UPDATE SET detail = excluded.detail";
 const FORGET: &str =
     "DELETE FROM findings WHERE kind = 'miscounted' AND backend_name = '' AND physical_key = 'contents'";
 

@@ -15,18 +15,28 @@ use crate::{Catalog, params};
 
 /// Moves rows of `$1` (a list of IDs and errors) to the dead letters. Their bytes still count as orphan: they are on
 /// the backend.
-const MOVE_TO_DEAD_LETTERS: &str = "INSERT INTO cleanup_dlq (original_id, backend_name, physical_key, backend_version, \
-     backend_upload, size_bytes, stripe, reason, attempts, last_error, absent_ok_after, created_at, dead_since) \
-     SELECT COALESCE(q.original_id, q.id), q.backend_name, q.physical_key, q.backend_version, q.backend_upload, \
+const MOVE_TO_DEAD_LETTERS: &str = "INSERT INTO cleanup_dlq \
+     (original_id, backend_name, physical_key, target, expected, size_bytes, stripe, reason, attempts, last_error, \
+     absent_ok_after, created_at, dead_since) \
+     SELECT COALESCE(q.original_id, q.id), q.backend_name, q.physical_key, q.target, q.expected, \
      q.size_bytes, q.stripe, q.reason, q.attempts + 1, t.value ->> 1, q.absent_ok_after, q.created_at, :now \
      FROM json_each($1) t JOIN cleanup_queue q ON q.id = CAST(t.value ->> 0 AS BIGINT) WHERE q.token = $2";
 
 /// Inserts findings for rows of `$1` whose bytes were not on a backend that an operator accepted after they were
 /// queued.
-const NOTE_ABSENT: &str = "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
-     SELECT 'absent_after_accept', backend_name, physical_key, size_bytes, 'absent after accept', :now \
-     FROM cleanup_queue WHERE id IN NUMBERS($1) AND token = $2 ON CONFLICT (backend_name, physical_key, kind) DO \
-     NOTHING";
+const NOTE_ABSENT: &str = "INSERT INTO findings \
+     (kind, backend_name, physical_key, target, size_bytes, detail, created_at) \
+     SELECT 'absent_after_accept', backend_name, physical_key, target, size_bytes, 'absent after accept', :now \
+     FROM cleanup_queue WHERE id IN NUMBERS($1) AND token = $2 \
+     ON CONFLICT (backend_name, physical_key, target, kind) DO NOTHING";
+
+/// Inserts findings for rows of `$1` (a list of IDs and differences) under whose keys other programs stored other bytes
+/// than the expected ones. The bytes are not s3o's and stay.
+const NOTE_CHANGED: &str = "INSERT INTO findings \
+     (kind, backend_name, physical_key, target, size_bytes, detail, created_at) \
+     SELECT 'changed', q.backend_name, q.physical_key, q.target, q.size_bytes, t.value ->> 1, :now \
+     FROM json_each($1) t JOIN cleanup_queue q ON q.id = CAST(t.value ->> 0 AS BIGINT) WHERE q.token = $2 \
+     ON CONFLICT (backend_name, physical_key, target, kind) DO UPDATE SET detail = excluded.detail";
 
 /// Rows of `$1` (a list of IDs) that still carry the token `$2`.
 const SETTLED: &str = "cleanup_queue WHERE id IN NUMBERS($1) AND token = $2";
@@ -46,6 +56,8 @@ struct Sorted<'a> {
     done: Vec<i64>,
     /// Those of `done` whose bytes were missing on a backend that an operator accepted meanwhile.
     absent: Vec<i64>,
+    /// Those of `done` whose bytes are not the expected ones: ID, difference.
+    changed: Vec<(i64, &'a str)>,
     /// Claimable again at once.
     freed: Vec<i64>,
     /// Due again later: ID, delay, attempts spent, error.
@@ -63,6 +75,10 @@ impl<'a> Sorted<'a> {
                 Outcome::AbsentAfterAccept => {
                     sorted.done.push(*id);
                     sorted.absent.push(*id);
+                }
+                Outcome::Changed { why } => {
+                    sorted.done.push(*id);
+                    sorted.changed.push((*id, why.as_str()));
                 }
                 Outcome::Deferred => sorted.freed.push(*id),
                 Outcome::Wait { delay, why } => sorted.later.push((*id, millis_of(*delay), 0, why.as_str())),
@@ -87,7 +103,7 @@ impl Catalog {
         settlements: &[Settlement],
     ) -> Result<BTreeSet<CleanupId>, Error> {
         let all: Vec<i64> = settlements.iter().map(|settlement| settlement.id.0).collect();
-        let Sorted { done, absent, freed, later, dead } = Sorted::of(settlements);
+        let Sorted { done, absent, changed, freed, later, dead } = Sorted::of(settlements);
         let mut unit = Unit::new("settle_cleanups");
         let ours = unit.at(LockRank::Cleanup).run(&LOCK, params![json(&all), token]);
         let done = params![json(&done), token];
@@ -95,6 +111,9 @@ impl Catalog {
         unit.run(&SUBTRACT_BYTES, done.clone());
         if !absent.is_empty() {
             unit.run(NOTE_ABSENT, params![json(&absent), token]);
+        }
+        if !changed.is_empty() {
+            unit.run(NOTE_CHANGED, params![json(&changed), token]);
         }
         unit.run(&DELETE, done);
         if !dead.is_empty() {

@@ -48,7 +48,8 @@ impl CopyAnswers {
 }
 
 async fn copy_of(fixture: &Fixture, content: ContentId) -> Location {
-    Location { backend: backend("disk"), physical_key: fixture.copies_of(content).await.remove(0).0 }
+    let physical_key = fixture.copies_of(content).await.remove(0).0;
+    Location { backend: backend("disk"), physical_key, backend_version: None }
 }
 
 async fn states(fixture: &Fixture, content: ContentId) -> Vec<String> {
@@ -138,7 +139,8 @@ pub async fn bad_copy_is_found_by_the_commit(fixture: &Fixture) {
     fixture.clock.advance(LEASE);
     let token = fixture.token();
     assert_eq!(fixture.catalog.claim_expired(token, 9, LEASE).await.expect("claimed").len(), 1);
-    let stored = StoredBytes::Reaped { write: left.write, copies: 1, failed: Vec::new(), token };
+    let stored =
+        StoredBytes::Reaped { write: left.write, copies: 1, backend_versions: Vec::new(), failed: Vec::new(), token };
     let put = CommitPut { stored, ..fixture.shared_put_of(&left, 1) };
     fixture.commit_put(put).await.expect("promoted");
     assert_eq!(fixture.copies_of(content).await, [(left.physical_key, "present".to_owned())]);

@@ -75,13 +75,13 @@ pub async fn reference_from_bucket_with_higher_factor_raises_the_factor(fixture:
     fixture.review().await;
     let content = fixture.put_copies(bucket, &["disk"], 1).await;
     let row = fixture.row(other, "b", content, SIZE);
-    fixture.catalog.commit_copy(row, content, WriteCondition::None, 2).await.expect("copied");
+    fixture.catalog.commit_copy(row, content, WriteCondition::None).await.expect("copied");
     assert_eq!((fixture.copy_work(false).await[0].content, fixture.copy_work(false).await[0].factor), (content, 2));
     let upload = fixture.upload(bucket, "joined").await;
     let part = fixture.part(upload, 1, SIZE).await;
     let joined = fixture.complete(upload, &[part]).await.expect("completed");
     let row = fixture.row(other, "c", joined, SIZE);
-    fixture.catalog.commit_copy(row, joined, WriteCondition::None, 2).await.expect("copied");
+    fixture.catalog.commit_copy(row, joined, WriteCondition::None).await.expect("copied");
     assert!(fixture.catalog.expand_copy_work(joined, 100).await.expect("expanded"));
     assert!(!fixture.catalog.expand_copy_work(joined, 100).await.expect("expanded"));
     let lacking: Vec<ContentId> = fixture.copy_work(false).await.iter().map(|work| work.content).collect();
@@ -147,6 +147,7 @@ pub async fn join_adds_only_missing_copies(fixture: &Fixture) {
     let joined = CommitPut { stored, factor: 2, ..fixture.shared_put_of(&intents[0], 1) };
     fixture.commit_put(joined).await.expect("joined");
     assert_eq!((fixture.places_of(content).await.len(), fixture.queued().await.len()), (2, 1));
+    fixture.catalog.settle_copy_work(content).await.expect("settled");
     assert!(fixture.copy_work(false).await.is_empty() && fixture.copy_work(true).await.is_empty());
 }
 
@@ -174,6 +175,79 @@ pub async fn unproven_copy_besides_enough_others_is_work_until_it_is_removed(fix
     assert!(fixture.copy_work(true).await.is_empty() && fixture.copy_work(false).await.is_empty());
 }
 
+/// The configuration of a writer may be older than the factor in the catalog. Its commit is planned again, and then
+/// notes the copies that are missing.
+pub async fn writer_with_an_older_factor_notes_missing_copies(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let intents = fixture.copy_intents(bucket, &["disk"]);
+    fixture.stage_copies(&intents).await.expect("staged");
+    fixture.set_factors(2).await;
+    let put = |factor| fixture.put_of_copies(&intents, Vec::new(), factor);
+    refused(fixture.commit_put(put(1)).await, Verdict::ResolveAgain);
+    fixture.commit_put(put(usize::MAX)).await.expect("committed");
+    let lacking = fixture.copy_work(false).await;
+    assert_eq!((lacking.len(), lacking[0].counting(), lacking[0].factor), (1, 1, 2));
+}
+
+/// Content that one instance cannot reach is due for the others. For itself it is due after a while, or once a backend
+/// became usable. It does not halt a review.
+pub async fn content_out_of_reach_is_left_to_other_instances(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(2).await;
+    fixture.put_copies(bucket, &["disk"], 2).await;
+    fixture.catalog.start_copy_review().await.expect("started");
+    let (one, other) = (fixture.instance(), fixture.instance());
+    let seen_by = async |instance| {
+        let due = fixture.catalog.due_copy_work_of(false, 9, Some(instance)).await.expect("a query");
+        (due.work.len(), due.has_left_work)
+    };
+    let found = fixture.copy_work(false).await;
+    assert!(!fixture.catalog.review_copies(9, 1).await.expect("an answer"), "the review waits for due work");
+    fixture.catalog.leave_copy_work(&found, one, GRACE).await.expect("left");
+    assert_eq!((seen_by(one).await, seen_by(other).await), ((0, true), (1, false)));
+    assert!(fixture.catalog.review_copies(9, 1).await.expect("reviewed"));
+    fixture.catalog.hasten_copy_work().await.expect("due");
+    assert_eq!((seen_by(one).await.0, fixture.copy_work(false).await[0].attempts), (1, 0));
+    // A backend became usable since the work was read.
+    fixture.catalog.leave_copy_work(&found, one, GRACE).await.expect("left");
+    assert_eq!(seen_by(one).await.0, 1);
+    fixture.catalog.leave_copy_work(&fixture.copy_work(false).await, one, GRACE).await.expect("left");
+    assert_eq!(seen_by(one).await.0, 0);
+    fixture.clock.advance(GRACE);
+    assert_eq!(seen_by(one).await, (1, false));
+}
+
+/// While a factor is above two, contents with at most one copy are noted before all others.
+pub async fn last_copies_are_noted_first(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let two = fixture.put_copies(bucket, &["disk", "east"], 2).await;
+    let last = fixture.put(bucket, "b", SIZE).await;
+    fixture.catalog.set_factors(3, &[]).await.expect("stored");
+    let noted = async || fixture.copy_work(false).await.iter().map(|work| work.content).collect::<Vec<_>>();
+    while noted().await.is_empty() {
+        assert!(fixture.catalog.review_copies(1, 1000).await.expect("reviewed"));
+    }
+    assert_eq!(noted().await, [last]);
+    fixture.review().await;
+    assert_eq!(noted().await, [last, two]);
+}
+
+/// An audit lowers the factor of content that only buckets with a lower one refer to.
+pub async fn factor_is_lowered_by_the_audit(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let other = fixture.bucket("important").await;
+    fixture.catalog.set_factors(1, &[(&bucket_name("important"), 2)]).await.expect("stored");
+    fixture.review().await;
+    let content = fixture.put_copies(bucket, &["disk", "east"], 2).await;
+    let row = fixture.row(other, "b", content, SIZE);
+    fixture.catalog.commit_copy(row, content, WriteCondition::None).await.expect("copied");
+    assert_eq!(fixture.catalog.lower_factors(None, content).await.expect("an answer"), 0);
+    assert!(fixture.delete(other, "b").await);
+    assert!(fixture.copy_work(true).await.is_empty());
+    assert_eq!(fixture.catalog.lower_factors(None, content).await.expect("lowered"), 1);
+    assert_eq!(fixture.copy_work(true).await[0].factor, 1);
+    assert_eq!(fixture.catalog.lower_factors(None, content).await.expect("an answer"), 0);
+}
+
 /// Runs the operations of the workers that write and remove copies, for tests that record their statements.
 pub async fn run_operations(fixture: &Fixture, bucket: BucketId) {
     let content = fixture.put(bucket, "copied", SIZE).await;
@@ -182,12 +256,15 @@ pub async fn run_operations(fixture: &Fixture, bucket: BucketId) {
     let source = fixture.copy_on(content, "disk").await;
     let stage = fixture.stage_replica(content, "cloud").await.expect("staged");
     fixture.commit_replica(&stage, &source, ReplicaSource::Nothing).await.expect("committed");
-    fixture.catalog.confirm_copy(content, &source).await.expect("confirmed");
+    fixture.catalog.confirm_copy(content, &source, fixture.now()).await.expect("confirmed");
     fixture.set_factors(1).await;
     let (kept, grace) = (vec![source], Duration::ZERO);
     let remove = RemoveCopy { content, copy: stage.target, kept, reason: Reason::Replication, grace };
     fixture.catalog.remove_copy(&remove).await.expect("removed");
-    fixture.catalog.postpone_copy_work(content, GRACE, "why").await.expect("postponed");
-    fixture.catalog.contents_on(&backend("disk"), "", 9).await.expect("an answer");
+    let found = fixture.catalog.contents_on(&backend("disk"), "", 9).await.expect("an answer");
+    fixture.catalog.postpone_copy_work(&found[0], GRACE, "why").await.expect("postponed");
+    fixture.catalog.leave_copy_work(&found, fixture.instance(), GRACE).await.expect("left");
+    assert!(!fixture.catalog.is_copy_announced(content, &backend("disk")).await.expect("an answer"));
+    fixture.catalog.lower_factors(None, content).await.expect("an answer");
     assert_eq!(fixture.catalog.readable_copies(content).await.expect("an answer").len(), 1);
 }

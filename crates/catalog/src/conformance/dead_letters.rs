@@ -7,6 +7,7 @@ use s3o_model::cleanup::{Outcome, Selection};
 use s3o_model::clock::Timestamp;
 use s3o_model::dead_letter::DeadLetter;
 use s3o_model::ids::DeadLetterId;
+use s3o_model::target::Target;
 
 use super::cleanups::queue;
 use super::fixture::{Fixture, at_once, backend};
@@ -42,10 +43,14 @@ async fn discard(fixture: &Fixture, letter: &DeadLetter, written_off: Option<&st
     fixture.catalog.discard_dead_letters(&[discard], fixture.token()).await.expect("discarded")
 }
 
+fn version(id: &str) -> Target {
+    Target::Version(id.to_owned())
+}
+
 /// All columns are kept, and the bytes stay orphan bytes.
 pub async fn last_refusal_moves_row_to_dead_letters(fixture: &Fixture) {
     queue(fixture, 2).await;
-    fixture.change("UPDATE cleanup_queue SET attempts = 9, backend_version = 'v', absent_ok_after = 5", vec![]).await;
+    fixture.change("UPDATE cleanup_queue SET attempts = 9, target = 'version:v', absent_ok_after = 5", vec![]).await;
     let created_at = fixture.now();
     fixture.clock.advance(Duration::from_secs(1));
     let (token, mut claimed) = fixture.claim(9).await;
@@ -55,7 +60,7 @@ pub async fn last_refusal_moves_row_to_dead_letters(fixture: &Fixture) {
     let [letter] = letters.as_slice() else { panic!("{letters:?}") };
     assert_eq!((letter.original_id, &letter.physical_key), (claimed[0].id, &claimed[0].physical_key));
     assert_eq!((letter.size_bytes, letter.attempts, letter.reason.as_str()), (1, 10, "put_orphan"));
-    assert_eq!((letter.last_error.as_deref(), letter.backend_version.as_deref()), (Some("access denied"), Some("v")));
+    assert_eq!((letter.last_error.as_deref(), &letter.target), (Some("access denied"), &version("v")));
     assert_eq!((letter.created_at, letter.dead_since), (created_at, fixture.now()));
     assert_eq!(letter.absent_ok_after, Some(Timestamp::from_millis(5)));
     assert_eq!(fixture.catalog.dead_letter(letter.id).await.expect("a query").as_ref(), Some(letter));
@@ -229,9 +234,9 @@ pub async fn requeued_write_updates_its_dead_letter(fixture: &Fixture) {
         .expect("queued");
     assert_eq!((fixture.usage().await, fixture.queued().await), ((0, 5, 0), vec![]));
     let letters = all(fixture).await;
-    assert_eq!(letters[0].backend_version.as_deref(), Some("v7"));
+    assert_eq!(letters[0].target, version("v7"));
     fixture.catalog.requeue(&intent.place(), intent.size_bytes, &crate::Ended::default()).await.expect("queued");
-    assert_eq!(all(fixture).await[0].backend_version.as_deref(), Some("v7"), "what is known is kept");
+    assert_eq!(all(fixture).await[0].target, version("v7"), "what is known is kept");
     discard(fixture, &letters[0], Some("{}")).await;
     fixture.catalog.requeue(&intent.place(), intent.size_bytes, &crate::Ended::default()).await.expect("queued");
     assert_eq!(fixture.usage().await, (0, 5, 0));

@@ -126,7 +126,7 @@ pub async fn write_with_past_expiration_is_refused(fixture: &Fixture) {
     refused(fixture.try_put_expiring(bucket, "a", 1, Expiry::At(now)).await, Verdict::Past);
     refused(fixture.try_put_expiring(bucket, "b", 1, Expiry::At(now)).await, Verdict::Past);
     let row = PutRow { expiry: Some(Expiry::At(now)), ..fixture.row(bucket, "a", there, 1) };
-    refused(fixture.catalog.commit_copy(row, there, WriteCondition::None, 1).await, Verdict::Past);
+    refused(fixture.catalog.commit_copy(row, there, WriteCondition::None).await, Verdict::Past);
     assert_eq!(fixture.resolve("expiring", "a").await.object.expect("there").content, there);
 }
 
@@ -177,7 +177,13 @@ pub async fn promoted_write_keeps_its_expiration(fixture: &Fixture) {
         let content = fixture.content();
         let (expiry, key) = (left.draft.expect("a draft").expiry, left.key.expect("an object's key"));
         let promoted = fixture.commit_put(CommitPut {
-            stored: StoredBytes::Reaped { write: left.write, copies: 1, failed: Vec::new(), token },
+            stored: StoredBytes::Reaped {
+                write: left.write,
+                copies: 1,
+                backend_versions: Vec::new(),
+                failed: Vec::new(),
+                token,
+            },
             content,
             md5: md5_of(content),
             sha256: None,

@@ -8,7 +8,7 @@ use s3o_model::clock::Clock as _;
 use s3o_model::names::BackendName;
 
 use super::fixture::{Fixture, backend};
-use crate::{Acceptance, IdentityRecord, KnownBackend, PlannedMark, Verdict};
+use crate::{Acceptance, IdentityRecord, KnownBackend, MARK_LEASE, PlannedMark, Verdict};
 
 /// The backends with a live record of a mismatch that was not dismissed.
 async fn disputed(fixture: &Fixture) -> Vec<BackendName> {
@@ -177,4 +177,22 @@ pub async fn accept_is_refused_while_a_record_has_another_hash(fixture: &Fixture
     refused(fixture.catalog.accept_mark(&disk, acceptance).await, Verdict::RunAgain);
     fixture.catalog.record(&disk, &found("a", "h1", Some("gone")), Duration::from_mins(2)).await.expect("recorded");
     fixture.catalog.accept_mark(&disk, acceptance).await.expect("accepted");
+}
+
+/// A mark that was planned before a removal may still be written: the removal waits until it is confirmed, or until its
+/// writer gives up.
+pub async fn removal_waits_for_a_planned_mark(fixture: &Fixture) {
+    for (name, is_confirmed) in [("disk", true), ("cloud", false)] {
+        let name = fixture.attach(name, None).await;
+        fixture.catalog.plan_mark(&name, "m1").await.expect("planned");
+        fixture.catalog.begin_removal(&name).await.expect("begun");
+        refused(fixture.catalog.plan_mark(&name, "m2").await, Verdict::Closed);
+        assert!(fixture.catalog.is_mark_planned(&name).await.expect("an answer"));
+        if is_confirmed {
+            fixture.catalog.confirm_mark(&name, "m1").await.expect("confirmed");
+        } else {
+            fixture.clock.advance(MARK_LEASE);
+        }
+        assert!(!fixture.catalog.is_mark_planned(&name).await.expect("an answer"));
+    }
 }

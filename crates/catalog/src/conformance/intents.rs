@@ -6,6 +6,7 @@ use s3o_model::cleanup::BackendUpload;
 use s3o_model::conditions::WriteCondition;
 use s3o_model::ids::BucketId;
 use s3o_model::intent::Intent;
+use s3o_model::target::Target;
 
 use super::fixture::{ContentStanding, Fixture, LEASE, backend};
 use super::refused;
@@ -169,7 +170,7 @@ pub async fn dropped_write_is_queued_once(fixture: &Fixture) {
     assert_eq!(fixture.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'put_orphan'").await, 4);
 }
 
-/// The cleanup needs the ID to abort the upload on the backend.
+/// The cleanup needs the ID to abort the upload on the backend. The object has a cleanup of its own.
 pub async fn backend_upload_of_intent_is_kept_in_its_cleanup(fixture: &Fixture) {
     let bucket = fixture.bucket("uploads").await;
     let known = [BackendUpload::None, BackendUpload::Starting, BackendUpload::Started("id".to_owned())];
@@ -179,8 +180,11 @@ pub async fn backend_upload_of_intent_is_kept_in_its_cleanup(fixture: &Fixture) 
         fixture.catalog.drop_write(intent.write, Late::No).await.expect("dropped");
     }
     let (_, mut claimed) = fixture.claim(9).await;
-    claimed.sort_by_key(|cleanup| cleanup.id);
-    assert_eq!(claimed.into_iter().map(|cleanup| cleanup.upload).collect::<Vec<_>>(), known);
+    claimed.sort_by(|one, other| one.target.cmp(&other.target));
+    let targets: Vec<_> = claimed.iter().map(|cleanup| (&cleanup.target, cleanup.size_bytes)).collect();
+    let upload = Target::Upload("id".to_owned());
+    let object = (&Target::Key, 1);
+    assert_eq!(targets, [object, object, object, (&upload, 0), (&Target::StartingUpload, 0)]);
 }
 
 /// A fenced write that stored its bytes is queued again, whether its first cleanup is still queued or was settled.
@@ -194,7 +198,7 @@ pub async fn requeued_write_is_counted_once(fixture: &Fixture) {
         assert_eq!((fixture.usage().await, fixture.queued().await.len()), ((0, 5, 0), 1));
     }
     let (token, claimed) = fixture.claim(9).await;
-    assert_eq!(claimed[0].backend_version.as_deref(), Some("v7"));
+    assert_eq!(claimed[0].target, Target::Version("v7".to_owned()));
     fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await;
     assert_eq!(fixture.usage().await, (0, 0, 0));
     fixture.catalog.requeue(&intent.place(), intent.size_bytes, &Ended::default()).await.expect("queued");
@@ -221,9 +225,10 @@ pub async fn requeued_write_without_answer_keeps_absent_ok_after(fixture: &Fixtu
     fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::DoneAbsent).await;
     let ended = Ended { upload: BackendUpload::Starting, late: Late::Within(WINDOW), ..Ended::default() };
     fixture.catalog.requeue(&intent.place(), intent.size_bytes, &ended).await.expect("queued");
-    let (_, claimed) = fixture.claim(9).await;
-    assert_eq!(claimed[0].upload, BackendUpload::Starting);
-    assert_eq!(claimed[0].absent_ok_after, Some(fixture.now().after(WINDOW)));
+    let (_, mut claimed) = fixture.claim(9).await;
+    claimed.sort_by(|one, other| one.target.cmp(&other.target));
+    assert_eq!(claimed.iter().map(|row| &row.target).collect::<Vec<_>>(), [&Target::Key, &Target::StartingUpload]);
+    assert!(claimed.iter().all(|row| row.absent_ok_after == Some(fixture.now().after(WINDOW))));
 }
 
 /// An open one is not either.

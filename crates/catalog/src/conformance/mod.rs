@@ -38,6 +38,8 @@ pub mod runs;
 pub mod sharing;
 pub mod stale_uploads;
 pub mod stuck_deletions;
+pub mod targets;
+pub mod unnamed;
 pub mod upload_races;
 pub mod uploads;
 pub mod verification;
@@ -92,18 +94,16 @@ macro_rules! conformance {
                 expired_object_is_not_due;
             lifecycle_deletes: due_objects_are_deleted_with_their_bytes, shared_bytes_are_kept,
                 thousand_due_objects_are_deleted_in_one_unit, overwritten_object_is_kept,
-                object_not_due_by_current_rule_is_kept, object_with_changed_tags_is_kept,
-                replaced_rules_delete_nothing, object_written_during_lifecycle_delete_is_kept,
-                delete_fails_once_rules_are_removed, due_uploads_are_aborted_once,
-                upload_not_due_any_more_is_not_aborted;
+                object_not_due_by_current_rule_is_kept, object_with_changed_tags_is_kept, replaced_rules_delete_nothing,
+                object_written_during_lifecycle_delete_is_kept, delete_fails_once_rules_are_removed,
+                due_uploads_are_aborted_once, upload_not_due_any_more_is_not_aborted;
             listing: keys_are_listed_in_byte_order, delimiter_groups_keys,
                 page_of_prefixes_reads_the_same_rows_at_any_size, open_uploads_are_listed_by_key;
             uploads: upload_reads_back, parts_are_listed_by_number, replaced_part_is_condemned,
-                part_can_refer_to_a_range_of_content, part_of_condemned_content_is_refused,
-                closed_upload_refuses_parts, fenced_part_changes_nothing, complete_joins_parts_in_order,
-                completed_upload_keeps_its_answer, complete_with_replaced_part_is_refused,
-                complete_checks_its_condition, unlisted_parts_are_deleted_by_cleanup, upload_is_aborted_once,
-                ten_thousand_parts_complete_in_one_unit;
+                part_can_refer_to_a_range_of_content, part_of_condemned_content_is_refused, closed_upload_refuses_parts,
+                fenced_part_changes_nothing, complete_joins_parts_in_order, completed_upload_keeps_its_answer,
+                complete_with_replaced_part_is_refused, complete_checks_its_condition,
+                unlisted_parts_are_deleted_by_cleanup, upload_is_aborted_once, ten_thousand_parts_complete_in_one_unit;
             intents: intent_reserves_its_bytes_for_its_lease, frozen_draining_or_unknown_backend_refuses_intents,
                 intent_staged_before_freeze_commits, only_renewed_intents_commit_after_their_lease,
                 only_open_intents_are_renewed, lease_holds_to_its_last_millisecond,
@@ -141,19 +141,21 @@ macro_rules! conformance {
                 backend_without_quota_rows_refuses_intents, limit_holds_against_concurrent_intents,
                 limit_is_redistributed_between_stripes;
             identities: cluster_keeps_its_first_id, new_backend_has_no_mark, planned_mark_is_kept_until_confirmed,
-                last_sixteen_marks_are_kept, frozen_reason_is_stored_and_cleared,
-                mark_age_counts_from_its_confirmation, newest_keys_are_those_since_the_last_accept,
-                accept_of_stale_marks_is_refused, identity_records_are_kept_by_host,
-                accept_is_refused_while_a_record_has_another_hash;
+                last_sixteen_marks_are_kept, frozen_reason_is_stored_and_cleared, mark_age_counts_from_its_confirmation,
+                newest_keys_are_those_since_the_last_accept, accept_of_stale_marks_is_refused,
+                identity_records_are_kept_by_host, accept_is_refused_while_a_record_has_another_hash,
+                removal_waits_for_a_planned_mark;
             credentials: first_credentials_are_kept, concurrent_callers_share_one_document;
             replicas: write_of_two_copies_is_located_twice, commit_enqueues_cleanup_of_failed_copy,
                 copies_are_staged_together_or_not_at_all, missing_copy_is_written_once,
                 copy_of_deleted_content_is_refused, cleanup_of_expired_copy_is_enqueued,
-                suspect_copy_is_work_until_it_is_replaced_or_confirmed;
+                suspect_copy_is_work_until_it_is_replaced_or_confirmed, source_read_before_an_accept_does_not_count;
             copy_numbers: copy_is_removed_if_enough_others_are_proven, changed_factor_is_reviewed,
                 reference_from_bucket_with_higher_factor_raises_the_factor, drained_copy_is_moved_in_one_unit,
                 only_an_empty_backend_is_removed, join_adds_only_missing_copies,
-                unproven_copy_besides_enough_others_is_work_until_it_is_removed;
+                unproven_copy_besides_enough_others_is_work_until_it_is_removed, last_copies_are_noted_first,
+                writer_with_an_older_factor_notes_missing_copies, content_out_of_reach_is_left_to_other_instances,
+                factor_is_lowered_by_the_audit;
             backend_views: unhealthy_backend_has_no_counting_copies, other_instances_have_time_to_answer,
                 every_live_instance_must_have_failed_for_long_enough, at_most_half_of_the_backends_become_unhealthy;
             moves: copy_is_moved_in_one_unit, move_to_a_backend_with_a_copy_is_refused,
@@ -169,9 +171,9 @@ macro_rules! conformance {
                 runs_are_listed_newest_first_in_pages, old_runs_of_all_workers_are_deleted,
                 each_worker_keeps_its_newest_runs;
             stale_uploads: upload_without_activity_is_stale, stored_part_counts_as_activity,
-                lease_of_a_part_counts_as_activity, oldest_stale_uploads_are_listed_first,
-                closed_upload_is_never_stale, activity_after_the_query_prevents_the_abort,
-                abort_during_part_closes_upload_or_keeps_part, abort_during_complete_closes_upload_once;
+                lease_of_a_part_counts_as_activity, oldest_stale_uploads_are_listed_first, closed_upload_is_never_stale,
+                activity_after_the_query_prevents_the_abort, abort_during_part_closes_upload_or_keeps_part,
+                abort_during_complete_closes_upload_once;
             stuck_deletions: stuck_deletion_is_reset_once, young_deletion_is_not_reset, resets_are_bounded;
             audits: correct_quotas_show_no_drift, drift_is_repaired_in_both_directions,
                 repair_of_one_drift_is_applied_once, repair_keeps_concurrent_usage_changes,
@@ -206,6 +208,15 @@ macro_rules! conformance {
             upload_races: complete_during_replaced_part_fails_or_closes_upload,
                 complete_during_abort_closes_upload_once, concurrent_completes_create_one_object,
                 concurrent_expansions_release_each_piece_once;
+            targets: unknown_write_queues_its_object_and_its_upload, upload_cleanup_is_executed_while_its_key_lives,
+                other_version_is_removed_while_its_key_lives, learnt_version_is_the_target,
+                changed_bytes_end_as_a_finding, expected_bytes_survive_the_dead_letter_queue,
+                copies_are_read_with_their_version, retried_upload_keeps_its_target,
+                rows_name_their_targets_and_no_others;
+            unnamed: unnamed_keys_are_queued_and_counted_once, named_keys_are_not_queued,
+                drafts_of_writes_are_not_queued, number_of_waiting_keys_is_bounded,
+                removed_backend_takes_no_unnamed_keys, keys_are_confirmed_by_their_tables,
+                direct_commit_of_a_queued_key_is_refused, direct_commit_or_queue_wins;
             verification: damage_is_found_with_its_invariant, concurrent_operations_break_no_invariant,
                 rows_are_found_by_physical_key_and_identifier, located_keys_are_listed_in_order,
                 pulse_differs_after_every_change;
@@ -233,68 +244,4 @@ fn refused<T: Debug>(outcome: Result<T, Error>, verdict: Verdict) {
 }
 
 #[cfg(test)]
-mod tests {
-    const TOPICS: [(&str, &str); 37] = [
-        ("backend_usage", include_str!("backend_usage.rs")),
-        ("backend_views", include_str!("backend_views.rs")),
-        ("moves", include_str!("moves.rs")),
-        ("write_offs", include_str!("write_offs.rs")),
-        ("replicas", include_str!("replicas.rs")),
-        ("copy_numbers", include_str!("copy_numbers.rs")),
-        ("future_timestamps", include_str!("future_timestamps.rs")),
-        ("credentials", include_str!("credentials.rs")),
-        ("quota_usage", include_str!("quota_usage.rs")),
-        ("buckets", include_str!("buckets.rs")),
-        ("objects", include_str!("objects.rs")),
-        ("expired_objects", include_str!("expired_objects.rs")),
-        ("expiry_removal", include_str!("expiry_removal.rs")),
-        ("copied_objects", include_str!("copied_objects.rs")),
-        ("lifecycles", include_str!("lifecycles.rs")),
-        ("lifecycle_deletes", include_str!("lifecycle_deletes.rs")),
-        ("listing", include_str!("listing.rs")),
-        ("uploads", include_str!("uploads.rs")),
-        ("intents", include_str!("intents.rs")),
-        ("cleanups", include_str!("cleanups.rs")),
-        ("condemned", include_str!("condemned.rs")),
-        ("contents", include_str!("contents.rs")),
-        ("dead_letters", include_str!("dead_letters.rs")),
-        ("quotas", include_str!("quotas.rs")),
-        ("identities", include_str!("identities.rs")),
-        ("runs", include_str!("runs.rs")),
-        ("stale_uploads", include_str!("stale_uploads.rs")),
-        ("stuck_deletions", include_str!("stuck_deletions.rs")),
-        ("audits", include_str!("audits.rs")),
-        ("overview", include_str!("overview.rs")),
-        ("races", include_str!("races.rs")),
-        ("recovery", include_str!("recovery.rs")),
-        ("sharing", include_str!("sharing.rs")),
-        ("pins", include_str!("pins.rs")),
-        ("copies", include_str!("copies.rs")),
-        ("upload_races", include_str!("upload_races.rs")),
-        ("verification", include_str!("verification.rs")),
-    ];
-
-    /// The tests of a topic in the macro, separated by commas.
-    fn listed_tests(topic: &str) -> &'static str {
-        let all = include_str!("mod.rs");
-        let (_, rest) =
-            all.split_once(&format!("\n            {topic}: ")).unwrap_or_else(|| panic!("{topic}: not in the macro"));
-        rest.split_once(';').expect("an end").0
-    }
-
-    #[test]
-    fn every_test_is_in_the_macro() {
-        for (topic, text) in TOPICS {
-            let listed: Vec<&str> = listed_tests(topic).split(',').map(str::trim).collect();
-            let tests = text.lines().filter_map(|line| {
-                let name = line.strip_prefix("pub async fn ")?.strip_suffix("(fixture: &Fixture) {")?;
-                (!["check", "assert_nothing_is_broken"].contains(&name)).then_some(name)
-            });
-            for test in tests {
-                assert!(listed.contains(&test), "{topic}: {test}");
-            }
-        }
-        let topics = include_str!("mod.rs").lines().filter(|line| line.starts_with("pub mod ")).count();
-        assert_eq!(TOPICS.len() + 1, topics, "every topic but the fixture");
-    }
-}
+mod tests;

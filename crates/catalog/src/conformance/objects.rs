@@ -92,7 +92,7 @@ pub async fn overwrite_condemns_the_displaced_content(fixture: &Fixture) {
     assert_eq!(fixture.usage().await, (7, 5, 0));
     let (_, claimed) = fixture.claim(9).await;
     assert_eq!((claimed.len(), &claimed[0].physical_key), (1, &intent.physical_key));
-    assert_eq!(claimed[0].backend_version.as_deref(), Some("v1"));
+    assert_eq!(claimed[0].target, s3o_model::target::Target::Version("v1".to_owned()));
     assert_eq!(fixture.number("SELECT count(*) FROM cleanup_queue WHERE reason = 'overwrite'").await, 1);
 }
 
@@ -127,7 +127,7 @@ pub async fn if_absent_refuses_existing_object(fixture: &Fixture) {
     let intent = fixture.staged(bucket, "a", 7).await;
     refused(fixture.commit(&intent, WriteCondition::IfAbsent).await, Verdict::PreconditionFailed);
     let row = fixture.row(bucket, "a", content, 5);
-    let copied = fixture.catalog.commit_copy(row, content, WriteCondition::IfAbsent, 1).await;
+    let copied = fixture.catalog.commit_copy(row, content, WriteCondition::IfAbsent).await;
     refused(copied, Verdict::PreconditionFailed);
     assert_eq!((fixture.standing(content).await, fixture.usage().await), (ContentStanding::Live(1), (5, 0, 7)));
     assert!(fixture.delete(bucket, "a").await);

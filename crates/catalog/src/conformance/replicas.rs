@@ -7,7 +7,7 @@ use s3o_model::content::Location;
 use super::fixture::replicas::COPY_BYTES as SIZE;
 use super::fixture::{ContentStanding, Fixture, LEASE, backend};
 use super::refused;
-use crate::{FailedCopy, Late, ReplicaSource, Verdict};
+use crate::{FailedCopy, Late, Replica, ReplicaSource, Verdict};
 
 const WINDOW: Duration = Duration::from_hours(1);
 
@@ -115,15 +115,32 @@ pub async fn suspect_copy_is_work_until_it_is_replaced_or_confirmed(fixture: &Fi
     let copy = fixture.copy_on(content, "disk").await;
     assert!(fixture.catalog.suspect(content, &copy).await.expect("marked"));
     assert_eq!(fixture.copy_work(false).await[0].counting(), 0);
-    fixture.catalog.confirm_copy(content, &copy).await.expect("confirmed");
+    fixture.catalog.confirm_copy(content, &copy, fixture.now()).await.expect("confirmed");
     assert!(fixture.copy_work(false).await.is_empty());
     assert!(fixture.catalog.suspect(content, &copy).await.expect("marked"));
     let replaced = fixture.stage_replica(content, "disk").await.expect("staged");
-    let elsewhere = Location { backend: backend("east"), physical_key: "unknown".to_owned() };
+    let elsewhere = Location { backend: backend("east"), physical_key: "unknown".to_owned(), backend_version: None };
     fixture.commit_replica(&replaced, &elsewhere, ReplicaSource::Nothing).await.expect("committed");
     assert_eq!(
         (fixture.queued().await, fixture.copy_on(content, "disk").await),
         (vec![copy.physical_key], replaced.target)
     );
     assert_eq!((fixture.usage().await, fixture.copy_work(false).await.len()), ((5, 5, 0), 0));
+}
+
+/// A source that was opened before its backend was accepted may have been on another store.
+pub async fn source_read_before_an_accept_does_not_count(fixture: &Fixture) {
+    let bucket = fixture.bucket_with_factor(2).await;
+    let content = fixture.put_copies(bucket, &["disk"], 2).await;
+    let (source, stage) =
+        (fixture.copy_on(content, "disk").await, fixture.stage_replica(content, "east").await.expect("staged"));
+    let read_since = fixture.now();
+    fixture.clock.advance(Duration::from_secs(1));
+    let accepted = crate::params![fixture.now().millis()];
+    fixture.change("UPDATE backends SET trust_from = $1 WHERE name = 'disk'", accepted).await;
+    fixture.clock.advance(Duration::from_secs(1));
+    let (intent, backend, replaces) = (stage.intent, backend("east"), ReplicaSource::Nothing);
+    let replica = Replica { intent, content, backend, backend_version: None, source, read_since, replaces };
+    fixture.catalog.commit_replica(&replica).await.expect("committed");
+    assert_eq!(fixture.copy_work(false).await[0].counting(), 1, "the new copy alone");
 }

@@ -138,7 +138,8 @@ pub async fn promoted_write_joins_known_content(fixture: &Fixture) {
     let intent = fixture.staged(bucket, "b", BODY_BYTES).await;
     fixture.clock.advance(LEASE);
     let token = fixture.claim_expired_writes(1).await;
-    let stored = StoredBytes::Reaped { write: intent.write, copies: 1, failed: Vec::new(), token };
+    let stored =
+        StoredBytes::Reaped { write: intent.write, copies: 1, backend_versions: Vec::new(), failed: Vec::new(), token };
     let put = CommitPut { stored, ..fixture.shared_put_of(&intent, 1) };
     fixture.commit_put(put).await.expect("promoted");
     assert_eq!(
@@ -164,8 +165,8 @@ pub async fn write_without_intent_joins_known_content(fixture: &Fixture) {
         (content, ContentStanding::Live(2))
     );
     assert_eq!((fixture.queued().await.len(), fixture.usage().await), (1, (5, 5, 0)));
-    let versions = fixture.rows("SELECT backend_version FROM cleanup_queue", vec![]).await;
-    assert_eq!(versions[0].text("backend_version").expect("a version"), "v1");
+    let versions = fixture.rows("SELECT target FROM cleanup_queue", vec![]).await;
+    assert_eq!(versions[0].text("target").expect("a target"), "version:v1");
     fixture.catalog.set_limit(&backend("disk"), Some(14)).await.expect("set");
     refused(fixture.commit_put(unannounced_put(fixture, bucket, "c")).await, Verdict::NoSpace);
     fixture.set_copy_states(content, "lost").await;

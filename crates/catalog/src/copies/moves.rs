@@ -7,10 +7,12 @@ use s3o_model::cleanup::Reason;
 use s3o_model::content::Location;
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
+use s3o_model::quota::QuotaUsage;
 
 use super::missing_copies;
 use super::remove::disputed;
 use crate::error::{Error, Verdict};
+use crate::quotas::{SUMS, quota_usage};
 use crate::unit::Unit;
 use crate::{Catalog, params};
 
@@ -73,8 +75,13 @@ static MAY_REBALANCE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-static MOVABLE: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT name FROM backends s WHERE {} ORDER BY name", *GIVES));
+static MOVABLE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {SUMS}, CASE WHEN EXISTS (SELECT 1 FROM backends s WHERE s.name = backend_quotas.backend_name AND {}) \
+         THEN 1 ELSE 0 END AS movable FROM backend_quotas GROUP BY backend_name ORDER BY backend_name",
+        *GIVES
+    )
+});
 
 impl ReplicaSource {
     /// Why the copy is written; also the reason of its cleanup if it is not finished.
@@ -103,14 +110,15 @@ impl ReplicaSource {
             Self::Drained(replaced) => (&*MAY_DRAIN, replaced),
             Self::Rebalanced(replaced) => (&*MAY_REBALANCE, replaced),
         };
-        let Location { backend, physical_key } = &replaced.copy;
+        let Location { backend, physical_key, .. } = &replaced.copy;
         unit.one(sql, params![content, target, backend, physical_key.as_str()], Verdict::NotNeeded);
     }
 }
 
 impl Catalog {
-    /// Names of the backends from and to which copies may be moved to balance the backends.
-    pub async fn movable_backends(&self) -> Result<Vec<BackendName>, Error> {
-        self.survey(&MOVABLE, vec![]).await?.iter().map(|row| row.parse("name")).collect()
+    /// The counters of every backend, and whether copies may be moved from and to it to balance the backends.
+    pub async fn movable_backends(&self) -> Result<Vec<(QuotaUsage, bool)>, Error> {
+        let rows = self.survey(&MOVABLE, vec![]).await?;
+        rows.iter().map(|row| Ok((quota_usage(row)?, row.int("movable")? == 1))).collect()
     }
 }

@@ -49,13 +49,21 @@ static SUPPORTED: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Returns a row if the copy of content `$1` at `$2`, `$3` may be removed: its backend is healthy and undisputed.
-static REMOVABLE: LazyLock<String> = LazyLock::new(|| {
+/// SQL that is true if the backend of location `l` is healthy and undisputed: nothing is removed from another one.
+pub(super) static ON_REMOVABLE: LazyLock<String> = LazyLock::new(|| {
     let disputed = disputed("l.backend_name");
     format!(
-        "SELECT l.content_id FROM object_locations l JOIN backends k ON k.name = l.backend_name \
-         WHERE l.content_id = $1 AND l.backend_name = $2 AND l.physical_key = $3 \
-         AND k.unhealthy_since IS NULL AND k.frozen_reason IS NULL AND NOT {disputed}"
+        "EXISTS (SELECT 1 FROM backends k WHERE k.name = l.backend_name \
+         AND k.unhealthy_since IS NULL AND k.frozen_reason IS NULL AND NOT {disputed})"
+    )
+});
+
+/// Returns a row if the copy of content `$1` at `$2`, `$3` may be removed.
+static REMOVABLE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT l.content_id FROM object_locations l \
+         WHERE l.content_id = $1 AND l.backend_name = $2 AND l.physical_key = $3 AND {}",
+        *ON_REMOVABLE
     )
 });
 

@@ -58,6 +58,8 @@ pub struct Replica {
     pub backend_version: Option<String>,
     /// The copy that was read. Its bytes had the right digest, so it is present and verified.
     pub source: Location,
+    /// By the clock of the catalog: the source was opened then or later.
+    pub read_since: Timestamp,
     /// What becomes of the copy that this one replaces.
     pub replaces: ReplicaSource,
 }
@@ -128,7 +130,7 @@ impl ReleaseCopy {
         copy: &Location,
         (grace, reason): (Duration, Reason),
     ) {
-        let Location { backend, physical_key } = copy;
+        let Location { backend, physical_key, .. } = copy;
         let values = params![content, backend, physical_key.as_str(), millis_of(grace), reason.as_str()];
         for sql in &self.0 {
             unit.run(sql, values.clone());
@@ -166,11 +168,17 @@ impl Catalog {
         self.write(unit).await?[staged].rows[0].time("lease_until")
     }
 
+    /// True if a copy of this content is being written to this backend.
+    pub async fn is_copy_announced(&self, content: ContentId, backend: &BackendName) -> Result<bool, Error> {
+        const ANNOUNCED: &str = "SELECT id FROM pending_objects WHERE copy_content_id = $1 AND backend_name = $2";
+        Ok(!self.read(ANNOUNCED, params![content, backend]).await?.is_empty())
+    }
+
     /// Adds a written copy to its content, if the content still needs it. Fails as `Fenced` if the intent is no longer
     /// held, `ResolveAgain` if the content was condemned, `NotNeeded` if it has enough copies or the target does not
     /// count.
     pub async fn commit_replica(&self, replica: &Replica) -> Result<(), Error> {
-        let Replica { intent, content, backend, backend_version, source, replaces } = replica;
+        let Replica { intent, content, backend, backend_version, source, read_since, replaces } = replica;
         let mut unit = Unit::new("commit_replica");
         unit.at(LockRank::Intent).one(
             "SELECT id FROM pending_objects WHERE id = $1 AND state = 'open' /*lock*/",
@@ -182,7 +190,7 @@ impl Catalog {
             params![*content],
             Verdict::ResolveAgain,
         );
-        confirm(&mut unit, *content, source);
+        confirm(&mut unit, *content, source, *read_since);
         match replaces {
             ReplicaSource::Nothing => {
                 unit.one(&NEEDED, params![*content, backend], Verdict::NotNeeded);

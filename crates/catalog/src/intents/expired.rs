@@ -139,7 +139,12 @@ pub(super) async fn postpone(
 /// an intent if the reaper may still promote it.
 const UNNAMED: &str = "NOT EXISTS (SELECT 1 FROM object_locations WHERE backend_name = $1 AND physical_key = $2) \
      AND NOT EXISTS (SELECT 1 FROM pending_objects WHERE backend_name = $1 AND physical_key = $2) \
-     AND NOT EXISTS (SELECT 1 FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2)";
+     AND NOT EXISTS (SELECT 1 FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2 \
+     AND (target = '' OR substr(target, 1, 8) = 'version:'))";
+
+/// The cleanup of the object `$2`, by its key or its version.
+const OBJECT_QUEUED: &str = "cleanup_queue WHERE backend_name = $1 AND physical_key = $2 \
+     AND (target = '' OR substr(target, 1, 8) = 'version:')";
 
 /// True if an operator removed backend `$1`.
 const REMOVED: &str = "EXISTS (SELECT 1 FROM backends WHERE name = $1 AND removed_at IS NOT NULL)";
@@ -152,6 +157,16 @@ const LOCK_NAMED: [(LockRank, &str); 4] = [
     (LockRank::DeadLetter, "SELECT id FROM cleanup_dlq WHERE backend_name = $1 AND physical_key = $2 /*lock*/"),
 ];
 
+/// Makes the version `$3` of key `$2` the target of its cleanup or dead letter.
+static LEARN_VERSION: LazyLock<[String; 2]> = LazyLock::new(|| {
+    ["cleanup_queue", "cleanup_dlq"].map(|table| {
+        format!(
+            "UPDATE {table} SET target = 'version:' || CAST($3 AS TEXT) \
+             WHERE backend_name = $1 AND physical_key = $2 AND target = ''"
+        )
+    })
+});
+
 /// The earlier cleanup still exists, maybe as a dead letter, or it was settled and its bytes are no longer counted.
 /// Only in the second case are they counted again and no longer written off. The claim of an existing cleanup ends,
 /// because the claimant may have probed before the bytes arrived.
@@ -162,47 +177,61 @@ static REQUEUE: LazyLock<[String; 4]> = LazyLock::new(|| {
             "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
              SELECT 'written_off', CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS BIGINT), \
              '\"a write ended after the backend was removed\"', :now WHERE {UNNAMED} AND {REMOVED} \
-             ON CONFLICT (backend_name, physical_key, kind) DO NOTHING"
+             ON CONFLICT (backend_name, physical_key, target, kind) DO NOTHING"
         ),
         format!(
             "UPDATE backend_quotas SET orphan_bytes = orphan_bytes + $3 WHERE backend_name = $1 AND stripe = 0 \
-             AND NOT EXISTS (SELECT 1 FROM cleanup_queue WHERE backend_name = $1 AND physical_key = $2) \
-             AND {UNNAMED} AND NOT {REMOVED}"
+             AND NOT EXISTS (SELECT 1 FROM {OBJECT_QUEUED}) AND {UNNAMED} AND NOT {REMOVED}"
         ),
         format!(
             "DELETE FROM findings WHERE backend_name = $1 AND physical_key = $2 AND kind = 'written_off' AND {UNNAMED} \
              AND NOT {REMOVED}"
         ),
-        format!(
-            "INSERT INTO cleanup_queue (backend_name, physical_key, size_bytes, stripe, reason, due, created_at, \
-             backend_version, backend_upload, absent_ok_after) \
-             SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS BIGINT), 0, 'put_orphan', :now, :now, \
-             CAST($4 AS TEXT), CAST($5 AS TEXT), :now + CAST($6 AS BIGINT) WHERE {UNNAMED} AND NOT {REMOVED} \
-             ON CONFLICT (backend_name, physical_key) DO UPDATE SET due = excluded.due, \
-             token = NULL, claimed_by = NULL, claimed_at = NULL, \
-             backend_version = COALESCE(excluded.backend_version, cleanup_queue.backend_version), \
-             backend_upload = COALESCE(cleanup_queue.backend_upload, excluded.backend_upload), \
-             absent_ok_after = COALESCE(excluded.absent_ok_after, cleanup_queue.absent_ok_after)"
+        requeue_target(
+            &format!("coalesce('version:' || CAST($4 AS TEXT), (SELECT max(target) FROM {OBJECT_QUEUED}), '')"),
+            "CAST($3 AS BIGINT)",
+            "$5",
         ),
     ]
 });
 
+/// Queues the upload `$3` of key `$2`, which an abandoned write may have left.
+static REQUEUE_UPLOAD: LazyLock<String> = LazyLock::new(|| {
+    let target = "CASE CAST($3 AS TEXT) WHEN '?' THEN 'upload' ELSE 'upload:' || substr(CAST($3 AS TEXT), 4) END";
+    requeue_target(target, "0", "$4")
+});
+
+/// SQL that queues one target of key `$2`, or makes its cleanup due again. `late` is the parameter with the time in
+/// which its bytes may still arrive, or NULL.
+fn requeue_target(target: &str, size: &str, late: &str) -> String {
+    format!(
+        "INSERT INTO cleanup_queue (backend_name, physical_key, size_bytes, stripe, reason, due, created_at, \
+         target, absent_ok_after) \
+         SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), {size}, 0, 'put_orphan', :now, :now, \
+         {target}, :now + CAST({late} AS BIGINT) WHERE {UNNAMED} AND NOT {REMOVED} \
+         ON CONFLICT (backend_name, physical_key, target) DO UPDATE SET due = excluded.due, \
+         token = NULL, claimed_by = NULL, claimed_at = NULL, \
+         absent_ok_after = COALESCE(excluded.absent_ok_after, cleanup_queue.absent_ok_after)"
+    )
+}
+
 pub(super) async fn requeue(catalog: &Catalog, place: &Location, size_bytes: u64, ended: &Ended) -> Result<(), Error> {
-    let Location { backend, physical_key } = place;
+    let Location { backend, physical_key, .. } = place;
     let mut unit = Unit::new("requeue");
     for (rank, sql) in LOCK_NAMED {
         unit.at(rank).run(sql, params![backend, physical_key]);
     }
-    let (version, upload) = (ended.backend_version.as_ref(), ended.upload.to_column());
-    let mut values = params![backend, physical_key, size_bytes];
-    values.extend(params![version, upload, ended.late.window()]);
-    for sql in REQUEUE.iter() {
-        unit.run(sql, values.clone());
+    if let Some(version) = &ended.backend_version {
+        for sql in LEARN_VERSION.iter() {
+            unit.run(sql, params![backend, physical_key, version]);
+        }
     }
-    unit.run(
-        "UPDATE cleanup_dlq SET backend_version = COALESCE($3, backend_version) \
-         WHERE backend_name = $1 AND physical_key = $2",
-        params![backend, physical_key, version],
-    );
+    let (version, late) = (ended.backend_version.as_ref(), ended.late.window());
+    for sql in REQUEUE.iter() {
+        unit.run(sql, params![backend, physical_key, size_bytes, version, late]);
+    }
+    if let Some(upload) = ended.upload.to_column() {
+        unit.run(&REQUEUE_UPLOAD, params![backend, physical_key, upload, late]);
+    }
     catalog.write(unit).await.map(drop)
 }

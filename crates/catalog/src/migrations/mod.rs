@@ -17,6 +17,8 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0013_copies.sql"),
     include_str!("sqlite/0014_backend_views.sql"),
     include_str!("sqlite/0015_usage.sql"),
+    include_str!("sqlite/0016_targets.sql"),
+    include_str!("sqlite/0017_copy_epoch.sql"),
 ];
 
 /// Steps of PostgreSQL, in order; the position (from 1) is the schema version.
@@ -36,4 +38,9 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0013_copies.sql"),
     include_str!("postgres/0014_backend_views.sql"),
     include_str!("postgres/0015_usage.sql"),
+    include_str!("postgres/0016_targets.sql"),
+    include_str!("postgres/0017_copy_epoch.sql"),
 ];
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -53,7 +53,7 @@ const HALVE: &str = "UPDATE objects SET token = $2 WHERE (bucket_id, key) IN (SE
 const NOTE: &str = "INSERT INTO findings (kind, backend_name, physical_key, size_bytes, detail, created_at) \
      SELECT 'not_expired', '', (SELECT name FROM buckets WHERE id = bucket_id) || '/' || key, size_bytes, $2, :now \
      FROM objects WHERE token = $1 \
-     ON CONFLICT (backend_name, physical_key, kind) DO UPDATE SET detail = excluded.detail";
+     ON CONFLICT (backend_name, physical_key, target, kind) DO UPDATE SET detail = excluded.detail";
 
 pub(crate) const LIVE: &str =
     "SELECT 1 FROM objects WHERE bucket_id = $1 AND (expires_at IS NULL OR expires_at > :now) LIMIT 1";

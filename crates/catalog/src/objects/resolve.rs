@@ -17,6 +17,7 @@ static RESOLVE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT b.id AS bucket_id, o.version_id, o.content_id, o.size_bytes, o.etag, o.checksum, o.headers, \
          o.metadata, o.tags, o.last_modified, o.expires_at, c.kind, c.md5, l.backend_name, l.physical_key, \
+         l.backend_version, \
          {TRUST} AS trust, :now AS now, \
          CASE WHEN b.lifecycle IS NULL THEN NULL ELSE b.lifecycle_revision END AS rules FROM buckets b \
          LEFT JOIN objects o ON o.bucket_id = b.id AND o.key = $2 AND (o.expires_at IS NULL OR o.expires_at > :now) \
@@ -81,7 +82,11 @@ pub(crate) fn location(row: &Row) -> Result<Option<Location>, Error> {
     if row.opt_text("backend_name")?.is_none() {
         return Ok(None);
     }
-    Ok(Some(Location { backend: row.parse("backend_name")?, physical_key: row.string("physical_key")? }))
+    Ok(Some(Location {
+        backend: row.parse("backend_name")?,
+        physical_key: row.string("physical_key")?,
+        backend_version: row.opt_string("backend_version")?,
+    }))
 }
 
 /// The copy of a row; `None` if an outer join found none.
@@ -99,7 +104,7 @@ pub(crate) fn readable_copy(row: &Row) -> Result<Option<ReadableCopy>, Error> {
 fn select_pieces(chosen: &str) -> String {
     format!(
         "SELECT p.number, p.start, p.whole_id, p.byte_offset, p.length, c.size_bytes, c.md5, \
-         l.backend_name, l.physical_key, {TRUST} AS trust, p.checksum \
+         l.backend_name, l.physical_key, l.backend_version, {TRUST} AS trust, p.checksum \
          FROM (SELECT * FROM content_parts WHERE joined_id = $1 AND {chosen}) p JOIN contents c ON c.id = p.whole_id \
          LEFT JOIN object_locations l ON l.content_id = p.whole_id AND l.state <> 'lost' \
          ORDER BY p.number, trust, l.backend_name"

@@ -8,7 +8,7 @@ use s3o_model::names::BackendName;
 use super::Cut::{Guard, Words};
 use super::{Damage, broken, damage_if, guards};
 use crate::conformance::fixture::{Fixture, LEASE, backend};
-use crate::{RemoveCopy, ReplacedCopy, ReplicaSource, UnhealthyRule};
+use crate::{RemoveCopy, ReplacedCopy, Replica, ReplicaSource, UnhealthyRule};
 
 const SURPLUS: &str = "a content has more copies than its factor";
 const TOO_FEW: &str = "a content has fewer copies than its factor";
@@ -18,6 +18,9 @@ const FEW_BACKENDS: &str = "fewer backends than the factor take writes";
 const NOT_COUNTED: &str = "copies that an instance can read do not count";
 const FORGOTTEN: &str = "no worker removes a damaged copy";
 const BEGUN_AGAIN: &str = "a write that the reaper resolved began again";
+const UNNOTED: &str = "no row says that a content lacks a copy";
+const GHOST: &str = "a copy counts although its store was exchanged";
+const MARKED: &str = "a mark was planned on a backend that is being removed";
 
 guards! { [sqlite]
     a_copy_of_condemned_content_is_not_added in content_is_deleted_while_it_is_copied: "commit_replica",
@@ -44,6 +47,12 @@ guards! { [sqlite]
         [Guard("SELECT 1 WHERE 2 * (")], [NOT_COUNTED];
     a_resolved_write_is_not_extended in a_copy_is_staged_after_the_reaper: "stage",
         [Guard("WHERE write_id = $1 AND state = 'open'")], [BEGUN_AGAIN];
+    missing_copies_are_noted_by_the_commit in a_factor_is_raised_during_a_write: "commit_put",
+        [Words(" WHERE s.f <= $6", " WHERE s.f <= $6 OR 1 = 1")], [UNNOTED];
+    a_source_is_verified_when_it_was_opened in a_backend_is_accepted_during_a_copy: "commit_replica",
+        [Words(" THEN $4 ELSE", " THEN :now ELSE")], [GHOST];
+    a_removed_backend_gets_no_mark in a_mark_is_planned_during_a_removal: "plan_mark",
+        [Words(" AND removing_since IS NULL", "")], [MARKED];
 }
 
 async fn content_is_deleted_while_it_is_copied(fixture: &Fixture) -> Damage {
@@ -105,6 +114,37 @@ async fn a_damaged_copy_is_settled(fixture: &Fixture) -> Damage {
     assert!(fixture.catalog.suspect(content, &copy).await.expect("an answer"));
     fixture.catalog.settle_copy_work(content).await.expect("an answer");
     damage_if(fixture.copy_work(true).await.is_empty(), FORGOTTEN)
+}
+
+async fn a_factor_is_raised_during_a_write(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(1).await;
+    let intents = fixture.copy_intents(bucket, &["disk"]);
+    fixture.stage_copies(&intents).await.expect("staged");
+    fixture.set_factors(2).await;
+    let committed = fixture.commit_put(fixture.put_of_copies(&intents, Vec::new(), 1)).await.is_ok();
+    damage_if(committed && fixture.copy_work(false).await.is_empty(), UNNOTED)
+}
+
+async fn a_backend_is_accepted_during_a_copy(fixture: &Fixture) -> Damage {
+    let bucket = fixture.bucket_with_factor(2).await;
+    let content = fixture.put_copies(bucket, &["disk"], 2).await;
+    let source = fixture.copy_on(content, "disk").await;
+    let staged = fixture.stage_replica(content, "east").await.expect("staged");
+    fixture.clock.advance(Duration::from_secs(1));
+    let read_since = fixture.now();
+    fixture.clock.advance(Duration::from_secs(1));
+    let accepted = crate::params![fixture.now().millis()];
+    fixture.change("UPDATE backends SET trust_from = $1 WHERE name = 'disk'", accepted).await;
+    let (intent, backend, replaces) = (staged.intent, backend("east"), ReplicaSource::Nothing);
+    let replica = Replica { intent, content, backend, backend_version: None, source, read_since, replaces };
+    fixture.catalog.commit_replica(&replica).await.expect("committed");
+    damage_if(fixture.copy_work(false).await.is_empty(), GHOST)
+}
+
+async fn a_mark_is_planned_during_a_removal(fixture: &Fixture) -> Damage {
+    fixture.bucket_with_factor(1).await;
+    fixture.catalog.begin_removal(&backend("disk")).await.expect("begun");
+    damage_if(fixture.catalog.plan_mark(&backend("disk"), "m1").await.is_ok(), MARKED)
 }
 
 fn all() -> Vec<BackendName> {

@@ -3,17 +3,19 @@
 
 use std::time::Duration;
 
-use s3o_model::cleanup::Outcome;
+use s3o_model::cleanup::{Outcome, Reason};
+use s3o_model::conditions::WriteCondition;
 use s3o_model::content::Location;
 use s3o_model::ids::BucketId;
 use s3o_model::intent::Intent;
+use s3o_model::target::Target;
 
 use super::Cut::{Guard, Words};
 use super::paused::{pause_after, race};
 use super::{Damage, broken, damage_if, guards};
 use crate::conformance::fixture::sharing::BODY_BYTES;
-use crate::conformance::fixture::{ContentStanding, Fixture, LEASE, backend};
-use crate::{Ended, Late, PartSource, Settlement};
+use crate::conformance::fixture::{ContentStanding, Fixture, LEASE, backend, unannounced};
+use crate::{CommitPut, Ended, Late, PartSource, Settlement, UnnamedKey};
 
 const OVER: &str = "the limit was exceeded";
 const CLAIMED_TWICE: &str = "two workers hold one row at a time";
@@ -54,6 +56,8 @@ guards! { [postgres]
         [Words(" AND state = 'live'", ""), Guard("AND l.state = 'present' LIMIT $2")], [broken::CONDEMNED];
     marking_a_copy_suspect_waits_for_a_write in marking_a_copy_suspect_races_with_a_write: "suspect",
         [Words(" /*lock*/", "")], [broken::QUOTAS];
+    a_key_is_named_or_queued in a_direct_commit_races_with_a_stray: "enqueue_unnamed",
+        [Words("removed_at IS NULL) /*lock*/", "removed_at IS NULL)")], [broken::NAMED];
     the_second_write_of_new_content_shares_it in two_writes_of_new_content_race: "commit_put",
         [Guard("ON CONFLICT (dedup_bucket")], [NOT_SHARED];
 }
@@ -237,7 +241,8 @@ async fn a_pin_races_with_the_last_delete(fixture: &Fixture) -> Damage {
 async fn marking_a_copy_suspect_races_with_a_write(fixture: &Fixture) -> Damage {
     let bucket = fixture.bucket("data").await;
     let content = fixture.share(bucket, "a", 1).await;
-    let copy = Location { backend: backend("disk"), physical_key: fixture.copies_of(content).await.remove(0).0 };
+    let physical_key = fixture.copies_of(content).await.remove(0).0;
+    let copy = Location { backend: backend("disk"), physical_key, backend_version: None };
     let put = fixture.shared_put_of(&fixture.staged(bucket, "b", BODY_BYTES).await, 1);
     let paused = pause_after(fixture, "commit_put", "'dedup', :now, :now FROM object_locations").await;
     let (written, marked) = race(&paused, paused.commit_put(put), fixture.catalog.suspect(content, &copy)).await;
@@ -258,4 +263,18 @@ async fn two_writes_of_new_content_race(fixture: &Fixture) -> Damage {
     let (first, second) = race(&paused, paused.commit_put(first), fixture.commit_put(second)).await;
     first.expect("acknowledged");
     damage_if(second.is_err(), NOT_SHARED)
+}
+
+/// The commit has asked for rows that name its key, and found none, when a pass queues the key.
+async fn a_direct_commit_races_with_a_stray(fixture: &Fixture) -> Damage {
+    let intent = fixture.intent(fixture.bucket("data").await, "a", 5);
+    let commit = CommitPut { stored: unannounced(&intent), ..fixture.put_of(&intent, WriteCondition::None) };
+    let (physical_key, target) = (intent.physical_key.clone(), Target::Key);
+    let stray = [UnnamedKey { physical_key, target, size_bytes: 5, expected: None }];
+    let paused = pause_after(fixture, "commit_put", "AS named WHERE NOT").await;
+    let queue = fixture.catalog.enqueue_unnamed(&intent.backend, Reason::Reconcile, &stray, fixture.token());
+    let (committed, queued) = race(&paused, paused.commit_put(commit), queue).await;
+    committed.expect("committed");
+    queued.expect("an answer");
+    Damage::new()
 }

@@ -69,7 +69,7 @@ async fn a_reader_reports_a_replaced_copy(fixture: &Fixture) -> Damage {
     let physical_key = fixture.copies_of(content).await.remove(0).0;
     fixture.set_copy_states(content, "suspect").await;
     fixture.share(bucket, "b", 1).await;
-    let read = Location { backend: backend("disk"), physical_key };
+    let read = Location { backend: backend("disk"), physical_key, backend_version: None };
     fixture.catalog.suspect(content, &read).await.expect("marked");
     damage_if(fixture.copies_of(content).await.iter().all(|(_, state)| state != "present"), MARKED_BAD)
 }

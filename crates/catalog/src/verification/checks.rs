@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use s3o_model::verify::Invariant;
 
-use super::naming::{NAMING, Naming};
+use super::naming::{NAMING, Naming, name_the_same};
 use crate::params;
 use crate::unit::Value;
 
@@ -286,8 +286,10 @@ fn named_once(earlier: &Naming, later: &Naming) -> Check {
     let shown = format!("'backend ' || r.backend_name || ': ' || r.physical_key || ' in {table} and in {other}'");
     let condition = format!(
         "{} AND EXISTS (SELECT 1 FROM {other} e WHERE e.backend_name = r.backend_name \
-         AND e.physical_key = r.physical_key AND {})",
-        later.only, earlier.only
+         AND e.physical_key = r.physical_key AND {} AND {})",
+        later.only,
+        earlier.only,
+        name_the_same(later, earlier)
     );
     check(invariant, what, naming(table), [&shown, &format!("{table} r"), &condition])
 }

@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use super::checks::SHOWN;
+use crate::cleanups::enqueue::{OBJECT_TARGET, is_object};
 
 /// One table whose rows name bytes.
 pub(super) struct Naming {
@@ -14,8 +15,12 @@ pub(super) struct Naming {
     pub only: &'static str,
     /// SQL expression for the kind of a row; `naming_row` translates it to `NamedBy`.
     kind: &'static str,
-    /// SQL expression for the backend upload of a row.
-    upload: &'static str,
+    /// SQL expression for the target of a row under its key.
+    pub target: &'static str,
+    /// True if a row names everything under its key, whatever its target.
+    pub names_all: bool,
+    /// A column that no index contains, for queries that read the table.
+    unindexed: &'static str,
     /// The quota counter that includes its bytes, if any.
     pub counter: Option<&'static str>,
     /// True if a row means that a write or delete may be under way or has an unknown outcome.
@@ -28,7 +33,9 @@ pub(super) const NAMING: &[Naming] = &[
         table: "object_locations",
         only: "1 = 1",
         kind: "CASE state WHEN 'lost' THEN 'lost' ELSE 'location' END",
-        upload: "CAST(NULL AS TEXT)",
+        target: OBJECT_TARGET,
+        names_all: false,
+        unindexed: "size_bytes",
         counter: Some("used"),
         unsettled: false,
     },
@@ -36,7 +43,9 @@ pub(super) const NAMING: &[Naming] = &[
         table: "cleanup_queue",
         only: "1 = 1",
         kind: "'cleanup'",
-        upload: "backend_upload",
+        target: "target",
+        names_all: false,
+        unindexed: "size_bytes",
         counter: Some("orphan"),
         unsettled: true,
     },
@@ -44,7 +53,9 @@ pub(super) const NAMING: &[Naming] = &[
         table: "cleanup_dlq",
         only: "1 = 1",
         kind: "'dead_letter'",
-        upload: "backend_upload",
+        target: "target",
+        names_all: false,
+        unindexed: "size_bytes",
         counter: Some("orphan"),
         // Its write may never have arrived; no probe has shown it yet.
         unsettled: true,
@@ -53,7 +64,9 @@ pub(super) const NAMING: &[Naming] = &[
         table: "findings",
         only: "kind = 'written_off'",
         kind: "'written_off'",
-        upload: "CAST(NULL AS TEXT)",
+        target: "target",
+        names_all: false,
+        unindexed: "size_bytes",
         counter: None,
         // An operator may have deleted the bytes.
         unsettled: true,
@@ -63,7 +76,9 @@ pub(super) const NAMING: &[Naming] = &[
         // Pins name no bytes.
         only: "backend_name IS NOT NULL",
         kind: "'intent'",
-        upload: "backend_upload",
+        target: "''",
+        names_all: true,
+        unindexed: "size_bytes",
         counter: Some("reserved"),
         unsettled: true,
     },
@@ -76,25 +91,87 @@ fn united(selects: impl Iterator<Item = String>) -> String {
 }
 
 /// The rows that name any of the keys `$2` on the backend `$1`.
-pub(super) static NAMED: LazyLock<String> = LazyLock::new(|| {
-    let select = |Naming { table, only, kind, upload, .. }: &Naming| {
+pub(super) static NAMED: LazyLock<String> = LazyLock::new(|| named(|_, column| column.to_owned()));
+
+/// The same, read from the tables and not from an index.
+pub(crate) static NAMED_BY_TABLE: LazyLock<String> = LazyLock::new(|| named(unindexed));
+
+fn unindexed(naming: &Naming, column: &str) -> String {
+    format!("UNINDEXED({column}; {})", naming.unindexed)
+}
+
+fn named(column: impl Fn(&Naming, &str) -> String) -> String {
+    united(NAMING.iter().map(|naming| {
+        let Naming { table, only, kind, target, .. } = naming;
+        let (backend, key) = (column(naming, "backend_name"), column(naming, "physical_key"));
         format!(
-            "SELECT physical_key, {kind} AS kind, size_bytes, {upload} AS upload FROM {table} \
-             WHERE backend_name = $1 AND physical_key IN TEXTS($2) AND {only}"
+            "SELECT physical_key, {kind} AS kind, size_bytes, {target} AS target FROM {table} \
+             WHERE {backend} = $1 AND {key} IN TEXTS($2) AND {only}"
         )
+    }))
+}
+
+/// SQL that is true if two targets under one physical key may be the same bytes: `Target::may_be` of the model.
+fn may_be(one: &str, other: &str) -> String {
+    let key_of = |key: &str, of: &str| format!("({key} = '' AND {})", is_object(of));
+    let upload_of = |lost: &str, of: &str| format!("({lost} = 'upload' AND substr({of}, 1, 7) = 'upload:')");
+    let (keys, uploads) = ([key_of(one, other), key_of(other, one)], [upload_of(one, other), upload_of(other, one)]);
+    format!("({one} = {other} OR {} OR {})", keys.join(" OR "), uploads.join(" OR "))
+}
+
+/// SQL that is true if no row on backend `$1` names target `target` of key `key`.
+pub(crate) fn nothing_names(key: &str, target: &str) -> String {
+    let none = NAMING.iter().map(|naming| {
+        let names = if naming.names_all { "1 = 1".to_owned() } else { may_be(naming.target, target) };
+        let Naming { table, only, .. } = naming;
+        format!(
+            "NOT EXISTS (SELECT 1 FROM {table} WHERE backend_name = $1 AND physical_key = {key} AND {only} AND {names})"
+        )
+    });
+    none.collect::<Vec<_>>().join(" AND ")
+}
+
+/// SQL that is true if no row on backend `$1` names the draft `key`: its name is the identifier of the key that is
+/// written. A location names none, since its bytes are complete.
+pub(crate) fn nothing_names_draft(key: &str) -> String {
+    let none = NAMING.iter().filter(|naming| naming.counter != Some("used")).map(|Naming { table, only, .. }| {
+        let identifier = "substr(physical_key, length(physical_key) - 31)";
+        format!(
+            "NOT EXISTS (SELECT 1 FROM {table} WHERE backend_name = $1 \
+             AND {identifier} = substr({key}, length({key}) - 31) AND {only})"
+        )
+    });
+    none.collect::<Vec<_>>().join(" AND ")
+}
+
+/// SQL that is true if the rows `r` of a table and `e` of another one name the same bytes.
+pub(super) fn name_the_same(later: &Naming, earlier: &Naming) -> String {
+    if later.names_all || earlier.names_all {
+        return "1 = 1".to_owned();
+    }
+    let of = |naming: &Naming, row: &str| match naming.target {
+        "target" => format!("{row}.target"),
+        _ => OBJECT_TARGET.replace("backend_version", &format!("{row}.backend_version")),
     };
-    united(NAMING.iter().map(select))
-});
+    may_be(&of(later, "r"), &of(earlier, "e"))
+}
 
 /// Those of the IDs `$2` that end a physical key on the backend `$1`. Locations are excluded: no counter includes a
 /// temporary file of committed bytes.
-pub(super) static IDENTIFIED: LazyLock<String> = LazyLock::new(|| {
-    let last = "substr(physical_key, length(physical_key) - 31)";
+pub(super) static IDENTIFIED: LazyLock<String> = LazyLock::new(|| identified(|_, column| column.to_owned()));
+
+/// The same, read from the tables and not from an index.
+pub(super) static IDENTIFIED_BY_TABLE: LazyLock<String> = LazyLock::new(|| identified(unindexed));
+
+fn identified(column: impl Fn(&Naming, &str) -> String) -> String {
     let tables = NAMING.iter().filter(|naming| naming.counter != Some("used"));
-    united(tables.map(|Naming { table, only, .. }| {
-        format!("SELECT {last} AS identifier FROM {table} WHERE backend_name = $1 AND {last} IN TEXTS($2) AND {only}")
+    united(tables.map(|naming| {
+        let Naming { table, only, .. } = naming;
+        let (backend, key) = (column(naming, "backend_name"), column(naming, "physical_key"));
+        let last = format!("substr({key}, length({key}) - 31)");
+        format!("SELECT {last} AS identifier FROM {table} WHERE {backend} = $1 AND {last} IN TEXTS($2) AND {only}")
     }))
-});
+}
 
 /// Counters that differ from the sums of their rows, and rows without a quota row. One statement, so that both sides
 /// are of one snapshot.

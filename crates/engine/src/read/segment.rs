@@ -12,6 +12,7 @@ use s3o_model::content::{CopyTrust, Location, Piece, ReadableCopy};
 use s3o_model::ids::ContentId;
 use s3o_model::names::BackendName;
 use s3o_model::range::ByteRange;
+use s3o_model::target::KeyVersion;
 use s3o_model::usage::{ReachedLimit, UsagePurpose};
 
 use crate::{BackendTrouble, Engine, Error};
@@ -26,6 +27,8 @@ pub(super) struct Segment {
     copies: VecDeque<ReadableCopy>,
     /// Copies that failed, or whose first byte was late.
     tried: Vec<Location>,
+    /// The copy that was opened last.
+    open: Option<ReadableCopy>,
     pub(super) span: Span,
 }
 
@@ -61,11 +64,24 @@ impl SkippedCopies {
 
 /// What one read has met so far.
 #[derive(Debug, Default)]
-pub(super) struct ReadHistory {
-    /// Backends whose first byte was late: the segments that follow try them last.
+pub(crate) struct ReadHistory {
+    /// Copies of the current segment that were opened, the first one first.
+    opened: Vec<Location>,
+    /// Backends whose first or next byte was late: the segments that follow try them last.
     late: Vec<BackendName>,
     /// True once a copy was open: a response that has begun is finished, whatever the usage limits.
     has_begun: bool,
+}
+
+impl ReadHistory {
+    pub(super) fn begin_segment(&mut self) {
+        self.opened.clear();
+    }
+
+    /// The copies of the last segment that were opened, the first one first.
+    pub(crate) fn opened(&self) -> &[Location] {
+        &self.opened
+    }
 }
 
 impl Segment {
@@ -76,7 +92,7 @@ impl Segment {
     }
 
     pub(super) fn new((content, size_bytes): (ContentId, u64), copies: Vec<ReadableCopy>, span: Span) -> Self {
-        Self { content, size_bytes, copies: copies.into(), tried: Vec::new(), span }
+        Self { content, size_bytes, copies: copies.into(), tried: Vec::new(), open: None, span }
     }
 
     pub(super) fn advance(&mut self, bytes: u64) {
@@ -136,9 +152,11 @@ impl Engine {
                 skipped.limited.push_back(copy);
                 continue;
             }
-            let timeout = self.first_byte_timeout(&segment.copies, copy.trust);
-            match self.open_copy(backend, &location.physical_key, segment.span, timeout).await {
+            let timeout = self.first_byte_timeout(segment.copies.iter(), copy.trust);
+            match self.open_copy(backend, location.key_version(), segment.span, timeout).await {
                 Some(Ok(stream)) => {
+                    history.opened.push(copy.location.clone());
+                    segment.open = Some(copy);
                     skipped.put_back(&mut segment.copies);
                     return Ok(stream);
                 }
@@ -171,7 +189,11 @@ impl Engine {
     }
 
     /// How long to wait for the first byte of a copy; `None` if no other copy that is trusted as much can be read now.
-    fn first_byte_timeout(&self, others: &VecDeque<ReadableCopy>, trust: CopyTrust) -> Option<Duration> {
+    fn first_byte_timeout<'a>(
+        &self,
+        mut others: impl Iterator<Item = &'a ReadableCopy>,
+        trust: CopyTrust,
+    ) -> Option<Duration> {
         let is_usable = |other: &ReadableCopy| {
             let name = &other.location.backend;
             other.trust <= trust
@@ -179,22 +201,39 @@ impl Engine {
                 && !self.is_open(name)
                 && self.limit_of(name).is_none()
         };
-        others.iter().any(is_usable).then(|| self.settings().first_byte_timeout)
+        others.any(is_usable).then(|| self.settings().first_byte_timeout)
+    }
+
+    /// How long to wait for the next chunk of the open copy; `None` if no copy that is trusted as much can continue the
+    /// body. A copy that was late is no reason to give up another one: the read would alternate between them.
+    pub(super) fn stall_timeout(&self, segment: &Segment, history: &ReadHistory) -> Option<Duration> {
+        let in_time = |copy: &&ReadableCopy| !history.late.contains(&copy.location.backend);
+        self.first_byte_timeout(segment.copies.iter().filter(in_time), segment.open.as_ref()?.trust)
+    }
+
+    /// Returns the open copy, whose next chunk is late, to the segment: it is tried again if the others fail.
+    pub(super) fn return_stalled(&self, segment: &mut Segment, history: &mut ReadHistory) {
+        let Some(copy) = segment.open.take() else { return };
+        let Location { backend, physical_key, .. } = &copy.location;
+        tracing::warn!(%backend, physical_key, "body of copy stalled, trying next");
+        self.fleet.record_first_byte(backend, false);
+        history.late.push(backend.clone());
+        segment.copies.push_back(copy);
     }
 
     /// Opens a copy. With a timeout, it waits for the first byte and returns `None` if that takes longer.
     async fn open_copy(
         &self,
         backend: &SharedBackend,
-        key: &str,
+        at: KeyVersion<'_>,
         span: Span,
         timeout: Option<Duration>,
     ) -> Option<Result<ByteStream, BackendError>> {
-        let Some(timeout) = timeout else { return Some(backend.get(key, Some(span)).await) };
-        let opened = tokio::time::timeout(timeout, first_byte(backend, key, span)).await.ok();
+        let Some(timeout) = timeout else { return Some(backend.get(at, Some(span)).await) };
+        let opened = tokio::time::timeout(timeout, first_byte(backend, at, span)).await.ok();
         self.fleet.record_first_byte(backend.name(), opened.is_some());
         if opened.is_none() {
-            tracing::warn!(backend = %backend.name(), physical_key = key, "first byte of copy is late, trying next");
+            tracing::warn!(backend = %backend.name(), physical_key = at.key, "first byte of copy is late, trying next");
         }
         opened
     }
@@ -223,8 +262,8 @@ impl Engine {
 }
 
 /// Opens a copy and waits for its first byte.
-async fn first_byte(backend: &SharedBackend, key: &str, span: Span) -> Result<ByteStream, BackendError> {
-    let mut body = backend.get(key, Some(span)).await?;
+async fn first_byte(backend: &SharedBackend, at: KeyVersion<'_>, span: Span) -> Result<ByteStream, BackendError> {
+    let mut body = backend.get(at, Some(span)).await?;
     match body.next().await {
         Some(Err(error)) => Err(BackendError::Away(error.to_string())),
         // An exhausted stream must not be polled again.
@@ -237,6 +276,6 @@ pub(super) fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
 }
 
 fn log_unreadable(location: &Location, error: &BackendError) {
-    let Location { backend, physical_key } = location;
+    let Location { backend, physical_key, .. } = location;
     tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
 }

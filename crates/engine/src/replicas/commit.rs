@@ -20,7 +20,7 @@ impl Engine {
         (source, written): (&Location, Written),
         replaces: &ReplicaSource,
     ) -> CopyOutcome {
-        let (target, is_move) = (staged.place.clone(), replaces.replaced().is_some());
+        let (target, is_move) = (staged.stored_as(&written), replaces.replaced().is_some());
         if is_move && !self.is_proven(&target, work.size_bytes).await {
             let unproven = BackendError::Unknown("the new copy could not be verified on its backend".to_owned());
             return self.failed_transfer(work, source, staged, unproven).await;
@@ -31,6 +31,7 @@ impl Engine {
             backend: target.backend.clone(),
             backend_version: written.version_id.clone(),
             source: source.clone(),
+            read_since: work.read_at,
             replaces: replaces.clone(),
         };
         let mut committed = self.catalog.commit_replica(&replica).await;
@@ -42,16 +43,12 @@ impl Engine {
             ReplicaSource::Nothing => CopyOutcome::Copied(location),
             ReplicaSource::Drained(_) | ReplicaSource::Rebalanced(_) => CopyOutcome::Moved(location),
         };
-        match committed {
-            Ok(()) => {
-                self.metrics.ended(staged.write, "committed");
-                added(target)
-            }
-            Err(error) => match self.end_refused(work, staged, (source, written), error).await {
-                None => added(target),
-                Some(outcome) => outcome,
-            },
+        if let Err(error) = committed {
+            let refused = self.end_refused(work, staged, (source, written), error).await;
+            return refused.unwrap_or_else(|| added(target));
         }
+        self.metrics.ended(staged.write, "committed");
+        added(target)
     }
 
     /// Whether a copy that was just written is on the right store: it is probed, and the identity of its backend is
@@ -61,7 +58,7 @@ impl Engine {
         let proven = checker.check_copy(copy, size_bytes).await == CopyState::Good
             && checker.has_right_identity(&copy.backend).await;
         if !proven {
-            let Location { backend, physical_key } = copy;
+            let Location { backend, physical_key, .. } = copy;
             tracing::info!(%backend, physical_key, "new copy not verified, keeping the copy that it was to replace");
         }
         proven
@@ -84,7 +81,7 @@ impl Engine {
             return Some(CopyOutcome::Failed(failed.to_string()));
         }
         // The source was read and is good: a suspect one counts again.
-        Some(match self.catalog.confirm_copy(work.content, source).await {
+        Some(match self.catalog.confirm_copy(work.content, source, work.read_at).await {
             Ok(()) => CopyOutcome::NotNeeded,
             Err(error) => CopyOutcome::Failed(error.to_string()),
         })

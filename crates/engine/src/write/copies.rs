@@ -95,7 +95,7 @@ impl WrittenBytes {
         };
         let first = &copies[0];
         if !first.staged.announced {
-            let Location { backend, physical_key } = first.staged.place.clone();
+            let Location { backend, physical_key, .. } = first.staged.place.clone();
             return StoredBytes::Unannounced(Unannounced {
                 backend,
                 physical_key,

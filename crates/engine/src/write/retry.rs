@@ -59,7 +59,7 @@ impl Engine {
 
     /// Counts and audits bytes that no row may name.
     pub(super) fn report_orphan(&self, staged: &Staged, error: &str) {
-        let Location { backend, physical_key } = &staged.place;
+        let Location { backend, physical_key, .. } = &staged.place;
         tracing::error!(%backend, physical_key, error, "cannot queue bytes for deletion");
         self.metrics.orphaned(backend, Reason::PutOrphan);
         let (size_bytes, object) = (staged.size_bytes, staged.object.as_ref());
@@ -86,7 +86,7 @@ impl Engine {
     pub async fn retry_unanswered(&self) -> bool {
         let unqueued = self.unqueued.all().clone();
         for (intent, UnqueuedCleanup { place, size_bytes, ended }) in unqueued {
-            let Location { backend, physical_key } = &place;
+            let Location { backend, physical_key, .. } = &place;
             match self.catalog.requeue(&place, size_bytes, &ended).await {
                 Ok(()) => {
                     self.unqueued.all().remove(&intent);

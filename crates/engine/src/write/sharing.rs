@@ -15,6 +15,9 @@ use crate::copy_checker::CopyChecker;
 /// Maximum number of plans for one commit. Other writes may create or condemn the content each time; after that, the
 /// bytes become content of their own.
 const ATTEMPTS_MAX: usize = 16;
+/// The factor of a commit that is planned again: it may be higher than configured here, so that the missing copies are
+/// always noted.
+const ANY_FACTOR: usize = usize::MAX;
 
 /// Commits written bytes, and shares content if the bucket deduplicates. Clones share the catalog and the fleet.
 #[derive(Clone)]
@@ -39,7 +42,7 @@ impl ContentSharing {
             match self.checker.catalog.commit_put(&put).await {
                 // Another write took the key, or it holds an expired object.
                 Err(CatalogError::Guard(Verdict::RunAgain)) => put.is_first = false,
-                Err(error) if may_plan_again(wanted, &error) => {}
+                Err(error) if may_plan_again(wanted, &error) => put.factor = ANY_FACTOR,
                 done => return done,
             }
         }
@@ -55,7 +58,7 @@ impl ContentSharing {
         for _ in 0..ATTEMPTS_MAX {
             part.set_plan(self.plan(wanted, sha256, part.length, needed).await?);
             match self.checker.catalog.commit_part(&part).await {
-                Err(error) if may_plan_again(wanted, &error) => {}
+                Err(error) if may_plan_again(wanted, &error) => part.factor = ANY_FACTOR,
                 done => return done,
             }
         }

@@ -4,6 +4,7 @@ use super::{Attempt, BackendUpload, Cleanup, Outcome, Retries, judge};
 use crate::backoff::Backoff;
 use crate::clock::Timestamp;
 use crate::ids::CleanupId;
+use crate::target::Target;
 use std::time::Duration;
 
 const NOW: Timestamp = Timestamp::from_millis(10_000);
@@ -15,8 +16,8 @@ fn cleanup(attempts: u32, absent_ok_after: Option<i64>) -> Cleanup {
         id: CleanupId(1),
         backend: "disk".parse().expect("valid"),
         physical_key: "b/k~1".to_owned(),
-        backend_version: None,
-        upload: BackendUpload::None,
+        target: Target::Key,
+        expected: None,
         size_bytes: 1,
         reason: "delete".to_owned(),
         attempts,
@@ -93,4 +94,11 @@ fn backend_upload_reads_back_from_its_column() {
     for upload in [BackendUpload::None, BackendUpload::Starting, BackendUpload::Started("?".into())] {
         assert_eq!(BackendUpload::from_column(upload.to_column()), upload);
     }
+}
+
+#[test]
+fn changed_bytes_end_the_cleanup_without_a_retry() {
+    let outcome = verdict(&cleanup(0, Some(20_000)), Attempt::Changed("written again".into()));
+    assert_eq!(outcome, Outcome::Changed { why: "written again".into() });
+    assert!(outcome.leaves());
 }

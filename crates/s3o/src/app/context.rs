@@ -16,8 +16,8 @@ use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::shared::Shared;
 use s3o_server::audit::Audit;
 use s3o_workers::{
-    BatchConcurrency, Budget, ClockGuard, DrainProgress, DriftGauge, ExpiryClaims, RebalanceSettings, SharedRules,
-    UsageFlushSettings,
+    BatchConcurrency, Budget, ClockGuard, CopyTasks, DrainProgress, DriftGauge, ExpiryClaims, RebalanceSettings,
+    SharedRules, UsageFlushSettings,
 };
 use tokio::sync::Notify;
 
@@ -28,6 +28,20 @@ use crate::config::Config;
 /// Background work that a usage limit stopped resumes within this time after the start of a month, each process after
 /// a delay of its own.
 const RESUME_DELAY_MAX: Duration = Duration::from_mins(10);
+
+/// The copies that workers have started; kept across reloads, which replace the workers.
+pub(super) struct CopiesInProgress {
+    pub replicator: CopyTasks,
+    pub drain: CopyTasks,
+    pub rebalancer: CopyTasks,
+}
+
+impl CopiesInProgress {
+    fn new(budget: &Arc<Budget>) -> Self {
+        let none = || CopyTasks::new(Arc::clone(budget));
+        Self { replicator: none(), drain: none(), rebalancer: none() }
+    }
+}
 
 /// One per process; opened before every other part.
 pub(super) struct AppContext {
@@ -40,6 +54,7 @@ pub(super) struct AppContext {
     pub replicator_wakeup: Arc<Notify>,
     /// Kept across reloads, which replace the workers.
     pub drain_progress: DrainProgress,
+    pub copies: CopiesInProgress,
     pub registry: Arc<Mutex<Registry>>,
     pub audit: Arc<Audit>,
     /// Shared by requests and background work.
@@ -77,12 +92,12 @@ impl AppContext {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
         let instance = InstanceId::new(ids.fresh());
-        let opened = Audit::open(&config.audit, Arc::clone(&clock));
-        let audit = opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))?;
+        let audit = open_audit(config, &clock)?;
         let mut registry = Registry::default();
         audit.register(&mut registry);
         let usage_context = usage_context(&clock, entropy.as_ref());
         let drift = DriftGauge::register(&mut registry, config.backends.iter().map(|backend| backend.name.clone()));
+        let budget = Budget::new(config.server.max_concurrent_requests);
         Ok(Self {
             clock,
             entropy,
@@ -94,7 +109,8 @@ impl AppContext {
             drain_progress: DrainProgress::default(),
             registry: Arc::new(Mutex::new(registry)),
             audit: Arc::new(audit),
-            budget: Budget::new(config.server.max_concurrent_requests),
+            copies: CopiesInProgress::new(&budget),
+            budget,
             intent_metrics: IntentMetrics::default(),
             drift,
             cleanup_concurrency: BatchConcurrency::default(),
@@ -115,6 +131,11 @@ impl AppContext {
     pub fn with_registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
         register(&mut self.registry.lock())
     }
+}
+
+fn open_audit(config: &Config, clock: &Arc<dyn Clock>) -> Result<Audit, CommandFailure> {
+    let opened = Audit::open(&config.audit, Arc::clone(clock));
+    opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))
 }
 
 fn usage_context(clock: &Arc<dyn Clock>, entropy: &dyn Entropy) -> UsageContext {

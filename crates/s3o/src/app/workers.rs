@@ -9,10 +9,10 @@ use s3o_catalog::{Catalog, Longest};
 use s3o_engine::{ContentSharing, Engine};
 use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
-    CleanupSettings, CleanupWorker, CopyPace, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind,
-    LifecycleWorker, OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings,
-    RebalanceSettings, RebalancerWorker, ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, UsageFlushWorker,
-    UsageLedger, WatchdogSettings, WatchdogWorker, Worker,
+    CleanupSettings, CleanupWorker, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind, LifecycleWorker,
+    OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings, RebalanceSettings,
+    RebalancerWorker, ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, UsageFlushWorker, UsageLedger,
+    WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -177,7 +177,7 @@ fn replicator(parts: &WorkerParts<'_>) -> Scheduled {
         engine: engine.clone(),
         fleet: Arc::clone(fleet),
         settings: copy_settings(config),
-        pace: CopyPace::new(Arc::clone(&context.budget)),
+        tasks: context.copies.replicator.clone(),
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
     };
     let bell = Some(Arc::clone(&context.replicator_wakeup));
@@ -204,7 +204,7 @@ fn drain(parts: &WorkerParts<'_>) -> Scheduled {
         catalog: Arc::clone(catalog),
         engine: engine.clone(),
         settings: copy_settings(config),
-        pace: CopyPace::new(Arc::clone(&context.budget)),
+        tasks: context.copies.drain.clone(),
         progress: context.drain_progress.clone(),
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
     };
@@ -229,6 +229,7 @@ fn rebalancer(parts: &WorkerParts<'_>) -> Scheduled {
         engine: engine.clone(),
         settings: context.rebalance.clone(),
         cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
+        tasks: context.copies.rebalancer.clone(),
         pass: Mutex::default(),
     };
     let mut scheduled = scheduled(worker, config.rebalance.interval, Kind::Locked);

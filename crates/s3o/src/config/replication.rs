@@ -30,14 +30,10 @@ pub(super) fn replication(section: Section<'_>) -> ReplicationConfig {
     replication
 }
 
-/// Reports numbers of copies that contradict each other or the configured backends.
+/// Reports numbers of copies that contradict each other.
 pub(super) fn check(root: &Section<'_>, config: &Config) {
     let ReplicationConfig { factor, write_copies, write_copies_min, .. } = config.replication;
     let section = root.section("replication");
-    let backends = root.list("backends").len();
-    if factor > backends {
-        section.fault("factor", too_few(factor, backends));
-    }
     if write_copies > factor {
         section.fault("write_copies", format!("{write_copies} is more than replication.factor, use at most {factor}"));
     }
@@ -50,15 +46,23 @@ pub(super) fn check(root: &Section<'_>, config: &Config) {
     if write_copies > 1 && !config.intents.enabled {
         section.fault("write_copies", format!("{write_copies} copies need write_path.pending_intents.enabled: true"));
     }
-    for entry in root.list("buckets") {
-        if let Some(factor) = entry.text("replication_factor").and_then(|text| text.parse::<usize>().ok())
-            && factor > backends
-        {
-            entry.fault("replication_factor", too_few(factor, backends));
-        }
-    }
 }
 
-fn too_few(factor: usize, backends: usize) -> String {
-    format!("{factor} copies need {factor} backends, but {backends} are configured: add backends or use a lower number")
+/// Factors above the number of configured backends. They are no faults: after backends were removed, the server must
+/// still start.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let backends = config.backends.len();
+    let default = ("replication.factor".to_owned(), config.replication.factor);
+    let of_bucket = |name| (format!("buckets {name}: replication_factor"), config.buckets.of(name).factor);
+    let of_buckets = config.buckets.names().map(of_bucket).filter(|(_, factor)| *factor != config.replication.factor);
+    let factors = std::iter::once(default).chain(of_buckets);
+    factors
+        .filter(|(_, factor)| *factor > backends)
+        .map(|(path, factor)| {
+            format!(
+                "{path}: {factor} copies need {factor} backends, but {backends} are configured, so that copies are \
+                 missing; add backends or use a lower number"
+            )
+        })
+        .collect()
 }

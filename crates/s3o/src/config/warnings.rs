@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::Config;
+use super::{Config, replication};
 
 const TOKEN_CHARACTERS_MIN: usize = 16;
 
@@ -28,6 +28,7 @@ impl Config {
                 ));
             }
         }
+        warnings.extend(replication::warnings(self));
         warnings
     }
 }
@@ -61,6 +62,15 @@ mod tests {
             found.len() == 1 && found[0].starts_with("admin.token: ") && !found[0].contains("hunter2"),
             "{found:?}"
         );
+    }
+
+    /// Backends may have been removed since the factor was configured.
+    #[test]
+    fn factor_above_the_number_of_backends_is_a_warning() {
+        let buckets = "buckets: [{name: photos, replication_factor: 3}, {name: logs}]";
+        let found = warnings(&format!("replication: {{factor: 2}}\n{buckets}"));
+        assert!(found.len() == 2 && found[0].starts_with("replication.factor: 2 copies need 2 backends"), "{found:?}");
+        assert!(found[1].starts_with("buckets photos: replication_factor: 3 copies"), "{found:?}");
     }
 
     #[test]

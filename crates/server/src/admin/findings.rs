@@ -29,6 +29,7 @@ pub struct FindingRow {
     kind: String,
     backend: String,
     physical_key: String,
+    target: String,
     size_bytes: u64,
     detail: String,
     created_at: String,
@@ -36,8 +37,8 @@ pub struct FindingRow {
 
 impl From<Finding> for FindingRow {
     fn from(finding: Finding) -> Self {
-        let Finding { id, kind, backend, physical_key, size_bytes, detail, created_at } = finding;
-        Self { id, kind, backend, physical_key, size_bytes, detail, created_at: created_at.to_string() }
+        let Finding { id, kind, backend, physical_key, target, size_bytes, detail, created_at } = finding;
+        Self { id, kind, backend, physical_key, target, size_bytes, detail, created_at: created_at.to_string() }
     }
 }
 

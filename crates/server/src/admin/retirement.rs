@@ -37,8 +37,7 @@ impl From<RetirementRefused> for AdminError {
             RetirementRefused::NoSuchBackend => {
                 Self::new(StatusCode::NOT_FOUND, "no_such_backend", "no configured backend has this name")
             }
-            RetirementRefused::TooFewRemain => Self::new(
-                StatusCode::CONFLICT,
+            RetirementRefused::TooFewRemain => conflict(
                 "too_few_backends",
                 "fewer backends than the replication factor would remain: add a backend or lower the factor first",
             ),
@@ -48,28 +47,33 @@ impl From<RetirementRefused> for AdminError {
                      drain it first, and retry or discard its dead letters",
                     held.locations, held.intents, held.cleanups, held.dead_letters
                 );
-                Self::new(StatusCode::CONFLICT, "not_empty", message)
+                conflict("not_empty", message)
             }
-            RetirementRefused::WritesUnderWay(writes) => Self::new(
-                StatusCode::CONFLICT,
+            RetirementRefused::WritesUnderWay(writes) => conflict(
                 "writes_under_way",
                 format!(
                     "{writes} writes to the backend may still end: repeat the command when their leases have ended"
                 ),
             ),
-            RetirementRefused::Removed => Self::new(
-                StatusCode::CONFLICT,
+            RetirementRefused::MarkPlanned => conflict(
+                "mark_planned",
+                "an instance is writing the identity of the backend: repeat the command in a minute",
+            ),
+            RetirementRefused::Removed => conflict(
                 "removed",
                 "the backend was removed: delete it from the configuration, or run `s3o backend accept NAME`",
             ),
-            RetirementRefused::NotOurs => Self::new(
-                StatusCode::CONFLICT,
+            RetirementRefused::NotOurs => conflict(
                 "not_ours",
                 "the path or bucket of the backend leads to a store of another cluster or backend: repair it first",
             ),
             RetirementRefused::Failed(error) => error.into(),
         }
     }
+}
+
+fn conflict(code: &'static str, message: impl Into<String>) -> AdminError {
+    AdminError::new(StatusCode::CONFLICT, code, message)
 }
 
 /// `POST /admin/api/backends/{name}/drain`.

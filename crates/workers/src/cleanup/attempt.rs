@@ -1,11 +1,13 @@
-//! One delete attempt for claimed cleanups: plain rows in one batch call, the others one by one.
+//! One delete attempt for claimed cleanups: plain rows in one batch call, the others one by one. Each attempt removes
+//! the target of its row and nothing else.
 
 use std::panic::AssertUnwindSafe;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
-use s3o_backend::{Backend, DeleteAnswer, DeleteKey, Probe};
-use s3o_model::cleanup::{Attempt, BackendUpload, Cleanup};
+use s3o_backend::{Backend, DeleteAnswer, DeleteKey, ExpectedDelete, Probe};
+use s3o_model::cleanup::{Attempt, Cleanup};
+use s3o_model::target::{ExpectedBytes, KeyVersion, Target};
 
 /// Attempts every cleanup; the results are in the order of `claimed`.
 pub(super) async fn all(backend: &dyn Backend, claimed: &[Cleanup], concurrency: usize) -> Vec<Attempt> {
@@ -55,14 +57,16 @@ fn attempt_at<'a>(position: usize, backend: &'a dyn Backend, row: &'a Cleanup) -
     })
 }
 
-/// A plain row names bytes that were fully written; no late write can appear under its key. A row older than the last
-/// accept of its backend is not plain: a probe shows whether its bytes exist, which some deletes do not report.
+/// A plain row names bytes that were fully written and that only s3o deletes; no late write can appear under its key.
+/// A row older than the last accept of its backend is not plain: a probe shows whether its bytes exist, which some
+/// deletes do not report.
 fn is_plain(cleanup: &Cleanup) -> bool {
-    cleanup.absent_ok_after.is_none() && cleanup.upload == BackendUpload::None && !cleanup.older_than_accept
+    let is_object = matches!(cleanup.target, Target::Key | Target::Version(_) | Target::Draft);
+    is_object && cleanup.absent_ok_after.is_none() && cleanup.expected.is_none() && !cleanup.older_than_accept
 }
 
 fn delete_target(cleanup: &Cleanup) -> DeleteKey {
-    DeleteKey { key: cleanup.physical_key.clone(), version_id: cleanup.backend_version.clone() }
+    DeleteKey { key: cleanup.physical_key.clone(), version_id: cleanup.target.version_id().map(str::to_owned) }
 }
 
 fn attempt_of(answer: DeleteAnswer) -> Attempt {
@@ -75,15 +79,33 @@ fn attempt_of(answer: DeleteAnswer) -> Attempt {
     }
 }
 
-/// Deletes after a write with unknown outcome: first its unfinished uploads, then the object that is there.
 async fn one_by_one(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
-    if let Err(attempt) = abort_uploads(backend, cleanup).await {
-        return attempt;
+    match (&cleanup.target, &cleanup.expected) {
+        (Target::Upload(upload), _) => attempt_of(backend.abort_upload(&cleanup.physical_key, upload).await),
+        (Target::StartingUpload, _) => abort_uploads(backend, &cleanup.physical_key).await,
+        (Target::Key | Target::Version(_) | Target::Draft, Some(expected)) => {
+            delete_if_expected(backend, cleanup, expected).await
+        }
+        (Target::Key | Target::Version(_) | Target::Draft, None) => delete_if_present(backend, cleanup).await,
     }
-    match backend.probe(&cleanup.physical_key).await {
+}
+
+/// Deletes a key that other programs may have rewritten.
+async fn delete_if_expected(backend: &dyn Backend, cleanup: &Cleanup, expected: &ExpectedBytes) -> Attempt {
+    match backend.delete_expected(&delete_target(cleanup), expected).await {
+        ExpectedDelete::Answered(answer) => attempt_of(answer),
+        ExpectedDelete::Changed(why) => Attempt::Changed(why),
+    }
+}
+
+/// Deletes after a write with unknown outcome.
+async fn delete_if_present(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
+    let at = KeyVersion::new(&cleanup.physical_key, cleanup.target.version_id());
+    match backend.probe(at).await {
         Probe::Unknown(why) => Attempt::Unknown(why),
         Probe::Present(_) => delete_one(backend, cleanup).await,
-        // The delete also removes temporary files that an unfinished write left for the key.
+        // The delete also removes temporary files that an unfinished write left for the key, and the only version of it
+        // that a delete marker of another program hides.
         Probe::Absent => match delete_one(backend, cleanup).await {
             Attempt::Deleted | Attempt::Absent => Attempt::Absent,
             other => other,
@@ -96,20 +118,23 @@ async fn delete_one(backend: &dyn Backend, cleanup: &Cleanup) -> Attempt {
     answer.map_or_else(|| Attempt::Unknown("no answer for this key".to_owned()), attempt_of)
 }
 
-async fn abort_uploads(backend: &dyn Backend, cleanup: &Cleanup) -> Result<(), Attempt> {
-    let key = &cleanup.physical_key;
-    let uploads = match &cleanup.upload {
-        BackendUpload::None => Vec::new(),
-        BackendUpload::Started(id) => vec![id.clone()],
-        BackendUpload::Starting => {
-            backend.uploads_of(key).await.map_err(|error| Attempt::Unknown(error.to_string()))?
-        }
+/// Aborts every unfinished upload of a key: one was started, and its ID may be lost.
+async fn abort_uploads(backend: &dyn Backend, key: &str) -> Attempt {
+    let uploads = match backend.uploads_of(key).await {
+        Ok(uploads) => uploads,
+        Err(error) => return Attempt::Unknown(error.to_string()),
     };
+    let mut aborted = Attempt::Absent;
     for upload in uploads {
-        match attempt_of(backend.abort_upload(key, &upload).await) {
-            Attempt::Deleted | Attempt::Absent => {}
-            other => return Err(other),
-        }
+        aborted = match attempt_of(backend.abort_upload(key, &upload).await) {
+            done @ (Attempt::Deleted | Attempt::Absent) => done,
+            failed @ (Attempt::Away | Attempt::Unknown(_) | Attempt::Refused(_) | Attempt::Changed(_)) => {
+                return failed;
+            }
+        };
     }
-    Ok(())
+    aborted
 }
+
+#[cfg(test)]
+mod tests;

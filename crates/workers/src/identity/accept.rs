@@ -135,7 +135,7 @@ impl IdentityWorker {
     async fn all_newest_missing(&self, backend: &SharedBackend) -> Result<Vec<String>, Error> {
         let mut missing = Vec::new();
         for key in self.newest_keys(backend.name()).await? {
-            if backend.probe(&key).await == Probe::Absent {
+            if backend.probe((&key).into()).await == Probe::Absent {
                 missing.push(key);
             }
         }

@@ -149,7 +149,7 @@ impl IdentityWorker {
     async fn newest_missing(&self, backend: &SharedBackend) -> Result<Option<String>, Error> {
         let name = backend.name();
         for key in self.newest_keys(name).await? {
-            match backend.probe(&key).await {
+            match backend.probe((&key).into()).await {
                 Probe::Present(_) => return Ok(None),
                 Probe::Absent if self.parts.identities.is_located(name, &key).await? => return Ok(Some(key)),
                 // It was deleted since the query: the next newest decides.

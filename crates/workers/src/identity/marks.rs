@@ -1,11 +1,13 @@
 //! Compares the marks in the catalog with the identity object on a backend, and raises marks.
 
+use std::time::Duration;
+
 use s3o_backend::identity::{
     FoundIdentity, IDENTITY_KEY, Identity as Carried, IdentityVerdict, Known, create_mark, fingerprint, judge,
     read_found, read_identity, remove_marks,
 };
 use s3o_backend::{Error as BackendError, SharedBackend};
-use s3o_catalog::{Error as CatalogError, KnownBackend, PlannedMark, Verdict as CatalogVerdict};
+use s3o_catalog::{Error as CatalogError, KnownBackend, MARK_LEASE, PlannedMark, Verdict as CatalogVerdict};
 use s3o_model::names::BackendName;
 
 use super::IdentityWorker;
@@ -13,6 +15,8 @@ use crate::Error;
 
 /// Number of attempts to raise a mark while other instances write theirs.
 const WRITES_MAX: usize = 6;
+/// How long an instance writes a mark that it planned: less than the time for which a removal waits for it.
+const WRITE_FOR: Duration = MARK_LEASE.saturating_sub(Duration::from_secs(10));
 /// Number of attempts to read catalog and backend without a change in between.
 const READS_MAX: usize = 5;
 
@@ -118,7 +122,9 @@ impl IdentityWorker {
             let was_planned_here = planned.mark == fresh;
             // An instance that was suspended before the write has overwritten newer marks with an old one, perhaps
             // one that the catalog no longer stores. It raises the mark once more.
-            let confirmed = self.write_mark(backend, &planned).await?;
+            let written = tokio::time::timeout(WRITE_FOR, self.write_mark(backend, &planned)).await;
+            let late = |_| Error::of(backend, BackendError::Unknown("the mark was not written in time".to_owned()));
+            let confirmed = written.map_err(late)??;
             if confirmed && was_planned_here {
                 self.remove_past_marks(backend).await;
                 return Ok(());

@@ -7,9 +7,10 @@ use s3o_engine::digest::Digests;
 use s3o_engine::{Resolving, reread};
 use s3o_model::bucket::BucketSettings;
 use s3o_model::etag::ETag;
-use s3o_model::ids::{BucketId, ClaimToken, ContentId, VersionId};
+use s3o_model::ids::{BucketId, ClaimToken, ContentId, IntentId, VersionId, WriteId};
 use s3o_model::intent::{Draft, Expired};
 use s3o_model::recovery::{Inspection, Resolution, inspection_delay, resolve_inspected, resolve_uninspected};
+use s3o_model::target::KeyVersion;
 
 use super::{PendingReaperWorker, ResolvedWrite};
 use crate::Error;
@@ -17,12 +18,33 @@ use crate::Error;
 /// Copies whose bytes match the declared digests.
 pub(super) struct ProvenCopies {
     digests: Digests,
+    /// Versions that were read, on backends that keep versions.
+    backend_versions: Vec<(IntentId, String)>,
     /// The other copies of the write.
     failed: Vec<FailedCopy>,
 }
 
-/// Result of an inspection, with the digests if the bytes could be read.
-type InspectedBytes = (Inspection, Option<Digests>);
+impl ProvenCopies {
+    fn of(digests: Digests) -> Self {
+        Self { digests, backend_versions: Vec::new(), failed: Vec::new() }
+    }
+
+    /// The digests, and the argument of the catalog's commit for a write of so many copies.
+    fn into_stored(self, write: WriteId, copies: usize, token: ClaimToken) -> (Digests, StoredBytes) {
+        let Self { digests, backend_versions, failed } = self;
+        let copies = copies - failed.len();
+        (digests, StoredBytes::Reaped { write, copies, backend_versions, failed, token })
+    }
+}
+
+/// Bytes that were read to their end.
+struct ReadBytes {
+    digests: Digests,
+    version_id: Option<String>,
+}
+
+/// Result of an inspection, with the bytes if they could be read.
+type InspectedBytes = (Inspection, Option<ReadBytes>);
 
 impl PendingReaperWorker {
     pub(super) fn boxed_resolve(&self, token: ClaimToken, copies: Vec<Expired>) -> BoxFuture<'_, ResolvedWrite> {
@@ -60,18 +82,19 @@ impl PendingReaperWorker {
         draft: Option<&Draft>,
     ) -> Result<(Resolution, Option<ProvenCopies>), Error> {
         let (mut inspections, mut proven): (Vec<Inspection>, Option<ProvenCopies>) = (Vec::new(), None);
-        let mut failed = Vec::new();
+        let (mut failed, mut backend_versions) = (Vec::new(), Vec::new());
         for copy in copies {
-            let (inspection, digests) = self.inspect(copy, draft).await?;
-            match (&inspection, digests) {
-                (Inspection::Matches, Some(digests)) => {
-                    proven.get_or_insert_with(|| ProvenCopies { digests, failed: Vec::new() });
+            let (inspection, read) = self.inspect(copy, draft).await?;
+            match (&inspection, read) {
+                (Inspection::Matches, Some(ReadBytes { digests, version_id })) => {
+                    backend_versions.extend(version_id.map(|version| (copy.id, version)));
+                    proven.get_or_insert_with(|| ProvenCopies::of(digests));
                 }
                 _ => failed.push(FailedCopy { intent: copy.id, late: Late::Within(self.settings.late_write_window) }),
             }
             inspections.push(inspection);
         }
-        let proven = proven.map(|proven| ProvenCopies { failed, ..proven });
+        let proven = proven.map(|proven| ProvenCopies { backend_versions, failed, ..proven });
         Ok((resolve_inspected(inspections), proven))
     }
 
@@ -85,16 +108,18 @@ impl PendingReaperWorker {
         if !self.identity.permits(backend).await? {
             return unknown("the backend is frozen or was not reached");
         }
-        match backend.probe(key).await {
+        let version_id = match backend.probe(key.into()).await {
             Probe::Unknown(why) => return unknown(&why),
             Probe::Absent => return Ok((Inspection::Absent, None)),
             Probe::Present(found) if found.size_bytes != copy.size_bytes => {
                 return Ok((Inspection::Differs("the size of the bytes differs from the intent"), None));
             }
-            Probe::Present(_) => {}
-        }
-        match reread(backend.as_ref(), key, copy.size_bytes, draft.checksum).await {
-            Ok(digests) => Ok((compare(draft, &digests), Some(digests))),
+            Probe::Present(found) => found.version_id,
+        };
+        // The version that is read is the one that becomes the copy, whatever others write over it.
+        let at = KeyVersion::new(key, version_id.as_deref());
+        match reread(backend.as_ref(), at, copy.size_bytes, draft.checksum).await {
+            Ok(digests) => Ok((compare(draft, &digests), Some(ReadBytes { digests, version_id }))),
             Err(error) => unknown(&error.to_string()),
         }
     }
@@ -105,12 +130,12 @@ impl PendingReaperWorker {
         copies: &[Expired],
         proven: ProvenCopies,
     ) -> Result<Option<Resolution>, Error> {
-        let ProvenCopies { digests, failed } = proven;
         let first = &copies[0];
+        let (digests, stored) = proven.into_stored(first.write, copies.len(), token);
         let Some(key) = first.key.clone() else { return Ok(None) };
         let Draft { attributes, condition, expiry, .. } = first.draft.clone().unwrap_or_default();
         let commit = CommitPut {
-            stored: StoredBytes::Reaped { write: first.write, copies: copies.len() - failed.len(), failed, token },
+            stored,
             content: ContentId::new(self.ids.fresh()),
             md5: digests.md5,
             sha256: Some(digests.sha256),

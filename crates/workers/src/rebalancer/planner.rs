@@ -17,6 +17,8 @@ pub struct RebalancePlanner {
     pass: RebalancePass,
     sources: HashMap<BackendName, SourcePages>,
     batch_size: usize,
+    /// Moves that were planned and not started.
+    rest: Vec<PlannedMove>,
 }
 
 /// The copies of one backend, in pages.
@@ -38,6 +40,7 @@ pub(super) struct MoveBatch {
 }
 
 /// One copy, and the backend that takes it.
+#[derive(Clone)]
 pub(super) struct PlannedMove {
     pub work: CopyWork,
     pub copy: Location,
@@ -46,11 +49,21 @@ pub(super) struct PlannedMove {
 
 impl RebalancePlanner {
     pub(super) fn new(rules: RebalanceRules, loads: Vec<BackendLoad>, batch_size: usize) -> Self {
-        Self { pass: RebalancePass::new(rules, loads), sources: HashMap::new(), batch_size: batch_size.max(1) }
+        Self {
+            pass: RebalancePass::new(rules, loads),
+            sources: HashMap::new(),
+            batch_size: batch_size.max(1),
+            rest: Vec::new(),
+        }
     }
 
     pub(super) fn refresh(&mut self, loads: Vec<BackendLoad>) {
         self.pass.refresh(loads);
+    }
+
+    /// Returns moves that were not started; they are first in the next batch.
+    pub(super) fn put_back(&mut self, rest: Vec<PlannedMove>) {
+        self.rest = rest;
     }
 
     pub(super) const fn is_cut(&self) -> bool {
@@ -59,7 +72,8 @@ impl RebalancePlanner {
 
     /// Plans the next moves. There may be none although the pass is not complete.
     pub(super) async fn next_batch(&mut self, catalog: &Catalog) -> Result<MoveBatch, Error> {
-        let (mut batch, mut pages) = (MoveBatch::default(), 0);
+        let moves = std::mem::take(&mut self.rest);
+        let (mut batch, mut pages) = (MoveBatch { moves, is_last: false }, 0);
         while batch.moves.len() < self.batch_size && pages < PAGES_MAX {
             let Some(source) = self.pass.next_source().cloned() else {
                 batch.is_last = true;

@@ -82,7 +82,7 @@ async fn probe_all(backend: &dyn Backend, doubted: &[(String, KeyDoubt)]) -> Vec
 /// The current object under a key.
 pub(super) fn boxed_probe<'a>(backend: &'a dyn Backend, key: &'a str) -> BoxFuture<'a, Seen> {
     Box::pin(async move {
-        match backend.probe(key).await {
+        match backend.probe(key.into()).await {
             Probe::Present(present) => Seen::Present(present.size_bytes),
             Probe::Absent => Seen::Absent,
             Probe::Unknown(why) => Seen::Unknown(why),

@@ -2,7 +2,8 @@
 //! nor aborted. An intent or a cleanup must name each of them.
 
 use s3o_backend::{DRAFTS, SharedBackend, UnfinishedUpload};
-use s3o_model::verify::{Invariant, Seen, is_ours, names_upload};
+use s3o_model::target::Target;
+use s3o_model::verify::{Invariant, Seen, is_named, is_ours};
 
 use super::Verifier;
 use super::keys::{boxed_probe, by_key};
@@ -89,7 +90,7 @@ impl Verifier {
         let rows = by_key(self.parts.verification.naming_rows(backend.name(), &keys).await?);
         for UnfinishedUpload { key, upload } in uploads {
             let naming = rows.get(key).map(Vec::as_slice).unwrap_or_default();
-            if names_upload(upload, naming) {
+            if is_named(&Target::Upload(upload.clone()), naming) {
                 continue;
             }
             let location = format!("backend {}: upload {upload} of {key}", backend.name());

@@ -52,7 +52,7 @@ impl Subject {
 
     async fn read(&self, key: &str, span: Option<Span>) -> Result<usize, Error> {
         let mut bytes = 0;
-        let mut body = self.backend.get(key, span).await?;
+        let mut body = self.backend.get(key.into(), span).await?;
         while let Some(chunk) = body.next().await {
             bytes += chunk?.len();
         }
@@ -124,7 +124,7 @@ async fn a_probe_closes_reads_and_a_failed_one_prolongs() {
         assert!(subject.backend.list("", None, 1).await.is_err());
     }
     assert_eq!(subject.states(), (CircuitState::Open, CircuitState::Closed));
-    assert_eq!(subject.backend.probe("k").await, Probe::Unknown("its circuit breaker is open".to_owned()));
+    assert_eq!(subject.backend.probe("k".into()).await, Probe::Unknown("its circuit breaker is open".to_owned()));
     subject.clock.advance(SETTINGS.open_timeout);
     subject.circuits.record_probe(false);
     let wait = subject.circuits.next_deadline().expect("open");
@@ -169,7 +169,7 @@ async fn small_answers_do_not_hide_failing_bodies() {
         subject.fail_next(Fault::Before);
         let part = PartOf { key, upload: &upload, number: 1 };
         assert!(subject.backend.put_part(part, 1, body::whole(Bytes::from("x"))).await.is_err());
-        assert!(matches!(subject.backend.probe("k").await, Probe::Present(_)));
+        assert!(matches!(subject.backend.probe("k".into()).await, Probe::Present(_)));
         subject.fail_next(Fault::Before);
         assert!(subject.read(key, None).await.is_err());
     }
@@ -200,7 +200,7 @@ async fn a_reader_that_takes_every_byte_of_its_span_is_a_success() {
         subject.fail_next(Fault::Cut(0));
         assert!(subject.read("k", None).await.is_err());
         let span = Some(Span { offset: 0, length: 1 });
-        let mut body = subject.backend.get("k", span).await.expect("get");
+        let mut body = subject.backend.get("k".into(), span).await.expect("get");
         body.next().await.expect("a chunk").expect("bytes");
     }
     assert_eq!(subject.states().0, CircuitState::Closed);
@@ -211,12 +211,12 @@ async fn absent_keys_broken_bodies_and_full_stores_are_no_failures() {
     let subject = Subject::new();
     for _ in 0..3 {
         assert!(matches!(subject.read("missing", None).await, Err(Error::NotFound)));
-        assert_eq!(subject.backend.probe("missing").await, Probe::Absent);
+        assert_eq!(subject.backend.probe("missing".into()).await, Probe::Absent);
         let broken: ByteStream = Box::pin(stream::iter([Err(BodyError::Broken("client".to_owned()))]));
         assert!(matches!(subject.backend.put("k", 1, broken).await, Err(Error::Body(_))));
         subject.fail_next(Fault::NoSpace(0));
         assert!(matches!(subject.put("k").await, Err(Error::NoSpace(_))));
-        drop(subject.backend.get("missing", None));
+        drop(subject.backend.get("missing".into(), None));
     }
     assert_eq!(subject.states(), (CircuitState::Closed, CircuitState::Closed));
 }

@@ -1,5 +1,7 @@
 //! Effects of faults on the caller and on the wrapped backend.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt, stream};
 
 use super::Fault;
@@ -23,6 +25,7 @@ pub(super) fn without_effect(fault: Fault) -> Option<Error> {
         | Fault::Delay(_)
         | Fault::Stall(_)
         | Fault::Cut(_)
+        | Fault::Pause(..)
         | Fault::PartialBatch
         | Fault::Wrong404
         | Fault::ShortPage
@@ -54,6 +57,16 @@ pub(super) fn cut(body: ByteStream, after_bytes: u64) -> ByteStream {
         });
         let passed = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
         Some((item, (Some(body), left - passed)))
+    }))
+}
+
+/// Stops a body after this many bytes, and interrupts it after a delay.
+pub(super) fn pause(body: ByteStream, after_bytes: u64, delay: Duration) -> ByteStream {
+    Box::pin(cut(body, after_bytes).then(move |item| async move {
+        if item.is_err() {
+            tokio::time::sleep(delay).await;
+        }
+        item
     }))
 }
 

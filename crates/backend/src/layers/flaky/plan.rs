@@ -32,6 +32,8 @@ pub enum Fault {
     Late(Duration),
     /// The request or response body is interrupted after this many bytes.
     Cut(u64),
+    /// The response body of a read stops after this many bytes, and is interrupted this much later.
+    Pause(u64, Duration),
     /// Only every second key of a batch is processed; the answer for the others is `Away`.
     PartialBatch,
     /// A proxy answers 404: a probe is `Unknown`, a read is `Away`.

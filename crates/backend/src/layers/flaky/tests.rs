@@ -41,7 +41,7 @@ async fn cut_interrupts_request_and_response_bodies() {
     assert!(memory.keys().is_empty());
     put(&flaky, "b").await.expect("put");
     flaky.fail_call(3, Fault::Cut(2));
-    let items: Vec<_> = flaky.get("b", None).await.expect("begins").collect().await;
+    let items: Vec<_> = flaky.get("b".into(), None).await.expect("begins").collect().await;
     assert_eq!(items[0].as_ref().expect("a chunk"), "ab");
     assert!(items.len() == 2 && items[1].is_err());
 }
@@ -67,8 +67,8 @@ async fn wrong_404_is_unknown_and_short_page_is_truncated() {
     flaky.fail_call(2, Fault::Wrong404);
     flaky.fail_call(3, Fault::Wrong404);
     flaky.fail_call(4, Fault::ShortPage);
-    assert!(matches!(flaky.probe("a").await, Probe::Unknown(_)));
-    assert!(matches!(flaky.get("a", None).await.err(), Some(Error::Away(_))));
+    assert!(matches!(flaky.probe("a".into()).await, Probe::Unknown(_)));
+    assert!(matches!(flaky.get("a".into(), None).await.err(), Some(Error::Away(_))));
     let page = flaky.list("", None, 10).await.expect("listed");
     assert!(page.truncated && page.items.len() == 1);
 }
@@ -80,9 +80,9 @@ async fn late_write_takes_effect_after_its_delay() {
     let flaky = Flaky::new(memory.clone()).with_clock(clock.clone());
     flaky.fail_call(1, Fault::Late(Duration::from_secs(10)));
     assert!(matches!(put(&flaky, "a").await, Err(Error::Unknown(_))));
-    assert_eq!(flaky.probe("a").await, Probe::Absent);
+    assert_eq!(flaky.probe("a".into()).await, Probe::Absent);
     clock.advance(Duration::from_secs(10));
-    assert!(matches!(flaky.probe("a").await, Probe::Present(_)));
+    assert!(matches!(flaky.probe("a".into()).await, Probe::Present(_)));
     flaky.fail_call(4, Fault::Late(Duration::from_hours(1)));
     assert!(put(&flaky, "b").await.is_err());
     assert_eq!(flaky.store_late_writes().await, 1);

@@ -3,6 +3,7 @@
 mod explained;
 mod held_snapshot;
 mod integrity;
+mod migrations;
 mod recently_condemned;
 mod tables;
 

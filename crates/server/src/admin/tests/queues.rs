@@ -54,6 +54,7 @@ async fn dead_letters_are_listed_in_pages() {
         "physical_key",
         "reason",
         "size_bytes",
+        "target",
     ];
     assert_eq!(fields, expected);
     assert_eq!(page("backend=cloud").await, json!({"items": [], "next": null}));
@@ -80,6 +81,7 @@ async fn queued_cleanups_are_listed() {
         "physical_key",
         "reason",
         "size_bytes",
+        "target",
     ];
     assert_eq!(fields, expected);
 }

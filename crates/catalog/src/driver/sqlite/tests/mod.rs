@@ -3,6 +3,7 @@
 mod damage;
 mod groups;
 mod killed;
+mod migrations;
 mod opening;
 mod plans;
 mod tables;

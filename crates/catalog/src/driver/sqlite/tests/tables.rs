@@ -4,6 +4,7 @@ use super::{Mode, Sqlite, clock, options};
 use crate::Driver;
 use crate::audits::BY_TABLE;
 use crate::unit::Statement;
+use crate::verification::NAMED_BY_TABLE;
 
 async fn plan(sql: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
@@ -21,6 +22,17 @@ async fn references_are_confirmed_without_an_index() {
     }
     let by_index = plan(&BY_TABLE.replace("UNINDEXED(content_id; version_id)", "content_id")).await;
     assert!(by_index.iter().any(|step| step.contains("INDEX objects_content")), "{by_index:?}");
+}
+
+#[tokio::test]
+async fn names_are_confirmed_without_an_index() {
+    let steps = plan(&NAMED_BY_TABLE).await;
+    for table in ["object_locations", "cleanup_queue", "cleanup_dlq", "findings", "pending_objects"] {
+        assert!(steps.contains(&format!("SCAN {table}")), "{table}: {steps:?}");
+    }
+    let by_index = NAMED_BY_TABLE.replace("UNINDEXED(physical_key; size_bytes)", "physical_key");
+    let steps = plan(&by_index.replace("UNINDEXED(backend_name; size_bytes)", "backend_name")).await;
+    assert!(steps.iter().any(|step| step.contains("INDEX object_locations_key")), "{steps:?}");
 }
 
 #[tokio::test]
