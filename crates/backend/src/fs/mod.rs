@@ -23,6 +23,7 @@ use crate::{
 };
 
 mod attributes;
+mod cached;
 mod failure;
 mod folders;
 mod list;

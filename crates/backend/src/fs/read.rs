@@ -1,4 +1,5 @@
-//! Reads: exact spans by position; the first chunk is read together with the open.
+//! Reads: exact spans by position; the first chunk is read together with the open. Small ones that are in memory need
+//! no thread of the disk.
 //!
 //! `NotFound` is returned only if the root is still the opened one after the lookup.
 
@@ -14,13 +15,16 @@ use s3o_model::target::FileStamp;
 
 use super::failure::{failure, is_missing};
 use super::folders::{KeyPath, open_parent};
-use super::{DiskThreads, FsState};
+use super::{DiskThreads, FsState, cached};
 use crate::{BodyError, ByteStream, Error, Present, Probe, Span, body};
 
 /// Size of one chunk.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
 pub(super) async fn get(state: Arc<FsState>, key: String, span: Option<Span>) -> Result<ByteStream, Error> {
+    if let Some(bytes) = cached::read(&state, &key, span) {
+        return Ok(body::whole(bytes));
+    }
     let threads = state.threads.clone();
     let (first, rest) = threads.run(move || open_at(&state, &key, span)).await?;
     if rest.remaining == 0 {

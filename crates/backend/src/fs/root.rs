@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
+use super::cached;
 use super::failure::{failure, io_failure};
 use crate::Error;
 
@@ -29,6 +30,8 @@ pub(super) struct RootFolder {
 pub(super) struct OpenRoot {
     pub(super) folder: Arc<OwnedFd>,
     pub(super) id: FolderId,
+    /// True if reads of what is in memory need neither a server nor another process.
+    pub(super) is_local: bool,
     /// False while another folder was opened before and the identity of this one was not compared.
     trusted: bool,
 }
@@ -45,6 +48,11 @@ impl FolderId {
     pub(super) fn of(folder: &OwnedFd) -> Result<Self, Errno> {
         let stat = rustix::fs::fstat(folder)?;
         Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
+
+    pub(super) fn of_known(known: &Statx) -> Self {
+        let device = rustix::fs::makedev(known.stx_dev_major, known.stx_dev_minor);
+        Self { device, inode: known.stx_ino }
     }
 }
 
@@ -72,20 +80,35 @@ impl RootFolder {
         }
     }
 
-    /// The handle of the root, after a check that the path leads to it.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The opened root, unless another thread is opening it.
+    pub(super) fn opened(&self) -> Option<OpenRoot> {
+        self.opened.try_lock()?.clone()
+    }
+
+    /// The handle of the root, after a check that the path leads to it. The check may wait for a disk, so the lock is
+    /// not held meanwhile.
     pub(super) fn enter(&self) -> Result<Arc<OwnedFd>, Error> {
-        let mut held = self.opened.lock();
-        let fresh = match held.as_ref() {
-            None => open(&self.path, self.create)?,
-            Some(opened) if folder_id(&self.path)? == opened.id => return Ok(Arc::clone(&opened.folder)),
+        let opened = self.opened.lock().clone();
+        match opened {
+            None => self.open_first(),
+            Some(opened) if folder_id(&self.path)? == opened.id => Ok(opened.folder),
             Some(_) => {
-                return Err(Error::Away(format!(
-                    "root {} is no longer the folder that was opened",
-                    self.path.display()
-                )));
+                Err(Error::Away(format!("root {} is no longer the folder that was opened", self.path.display())))
             }
+        }
+    }
+
+    fn open_first(&self) -> Result<Arc<OwnedFd>, Error> {
+        let mut held = self.opened.lock();
+        let root = match held.take() {
+            Some(opened) => opened,
+            None => open(&self.path, self.create)?,
         };
-        Ok(Arc::clone(&held.insert(fresh).folder))
+        Ok(Arc::clone(&held.insert(root).folder))
     }
 
     /// The folder that the path leads to now, which may not be the opened one.
@@ -139,7 +162,8 @@ fn open(path: &Path, create: bool) -> Result<OpenRoot, Error> {
     let folder = folder.map_err(|errno| away(path, errno))?;
     let stat = rustix::fs::fstat(&folder).map_err(|errno| away(path, errno))?;
     let id = FolderId { device: stat.st_dev, inode: stat.st_ino };
-    Ok(OpenRoot { folder: Arc::new(folder), id, trusted: true })
+    let is_local = cached::is_local(&folder);
+    Ok(OpenRoot { folder: Arc::new(folder), id, is_local, trusted: true })
 }
 
 /// Creates the root and its missing ancestors with mode 0700, each durable in its parent.
