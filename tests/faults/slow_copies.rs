@@ -160,3 +160,16 @@ async fn body_continues_with_a_copy_that_was_written_after_the_read_began() {
     let chunks: Vec<Bytes> = opened.body.try_collect().await.expect("a complete body");
     assert_eq!(chunks.concat(), BODY);
 }
+
+#[tokio::test]
+async fn equally_fast_backends_share_concurrent_reads() {
+    let harness = two_copies().await;
+    let first = &harness.environment.backends[0];
+    let read = harness.process.fleet().begin_read(&first.name());
+    let calls = first.flaky.calls();
+    read_time(&harness).await;
+    assert_eq!(first.flaky.calls(), calls, "it has a read in progress");
+    drop(read);
+    read_time(&harness).await;
+    assert_eq!(first.flaky.calls(), calls + 1);
+}

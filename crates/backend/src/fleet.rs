@@ -5,9 +5,11 @@
 
 mod circuits;
 mod health;
+mod reads;
 mod usage;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use parking_lot::RwLock;
 use s3o_model::circuit::CircuitState;
@@ -19,6 +21,7 @@ use tokio::sync::Notify;
 
 pub use circuits::{BreakerContext, CallKind, Circuits};
 pub use health::{FULL_FOR, FullMark, Health, Outage, Reachability};
+pub use reads::ReadInProgress;
 
 use crate::layers::Breaker;
 use crate::usage::BackendUsage;
@@ -71,6 +74,7 @@ struct Member {
     state: RwLock<Arc<BackendState>>,
     /// Notified when a request saw an error that a probe should confirm.
     suspected: Arc<Notify>,
+    reads: Arc<AtomicUsize>,
 }
 
 impl Member {
@@ -122,7 +126,8 @@ impl Fleet {
             if fleet.get(backend.name()).is_some() {
                 return Err(DuplicateName(backend.name().clone()));
             }
-            fleet.members.push(Member { backend, circuits, usage: None, state: RwLock::default(), suspected });
+            let (state, reads) = (RwLock::default(), Arc::default());
+            fleet.members.push(Member { backend, circuits, usage: None, state, suspected, reads });
         }
         Ok(fleet)
     }

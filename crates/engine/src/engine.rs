@@ -124,7 +124,7 @@ pub struct Engine {
     pub(crate) alarm: Arc<dyn OrphanAlarm>,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) usage: CachedUsage,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     cleanup_wakeup: Arc<Notify>,
 }
 

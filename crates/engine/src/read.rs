@@ -1,6 +1,7 @@
 //! Streams bytes of content from the backends. If a copy fails or stalls, the read continues with another
 //! copy at the same byte.
 
+mod history;
 mod segment;
 
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use s3o_model::ids::ContentId;
 use s3o_model::range::ByteRange;
 
 use crate::{BackendTrouble, Engine, Error};
-pub(crate) use segment::ReadHistory;
+pub(crate) use history::ReadHistory;
 use segment::{Segment, unavailable};
 
 /// Number of pieces that one catalog query returns.

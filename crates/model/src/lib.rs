@@ -22,6 +22,7 @@ pub mod etag;
 pub mod expiry;
 pub mod ids;
 pub mod intent;
+pub mod latency;
 pub mod lifecycle;
 pub mod listing;
 pub mod multipart;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use s3o_model::circuit::{CallResult, Circuit, CircuitSettings, CircuitState, Permit};
 use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
+use s3o_model::latency::FirstByteLatency;
 use s3o_model::names::BackendName;
 use s3o_model::shared::Shared;
 use tokio::sync::Notify;
@@ -50,6 +51,7 @@ struct Pair {
     /// Fingerprint of the key whose read failed last.
     failed_key: Option<u64>,
     slow_reads: SlowReads,
+    latency: FirstByteLatency,
 }
 
 /// Consecutive reads whose first byte was late.
@@ -143,11 +145,21 @@ impl Circuits {
         }
     }
 
-    /// Records whether the first byte of a read arrived in time.
-    pub fn record_first_byte(&self, in_time: bool) {
+    /// Records how long the first byte of a read took; `None` if it did not arrive in time.
+    pub fn record_first_byte(&self, took: Option<Duration>) {
         let (now, mut pair) = (self.now(), self.pair.lock());
-        let count = if in_time { 0 } else { pair.slow_reads.count.saturating_add(1) };
+        let count = if took.is_some() { 0 } else { pair.slow_reads.count.saturating_add(1) };
         pair.slow_reads = SlowReads { count, last: now };
+        if let Some(took) = took {
+            pair.latency.record(took, now);
+        }
+    }
+
+    /// Class of the latency of reads: backends of a lower class are faster.
+    #[must_use]
+    pub fn latency_class(&self) -> u32 {
+        let (now, pair) = (self.now(), self.pair.lock());
+        pair.latency.class(now)
     }
 
     /// Whether the last reads were too slow, so that other copies are tried first. Ends after `open_timeout`: the next
@@ -245,11 +257,17 @@ impl Fleet {
         self.suspect(name);
     }
 
-    /// Records whether the first byte of a read arrived in time.
-    pub fn record_first_byte(&self, name: &BackendName, in_time: bool) {
+    /// Records how long the first byte of a read took; `None` if it did not arrive in time.
+    pub fn record_first_byte(&self, name: &BackendName, took: Option<Duration>) {
         if let Some(circuits) = self.circuits(name) {
-            circuits.record_first_byte(in_time);
+            circuits.record_first_byte(took);
         }
+    }
+
+    /// Class of the latency of a backend: copies on backends of a lower class are read first.
+    #[must_use]
+    pub fn latency_class(&self, name: &BackendName) -> u32 {
+        self.circuits(name).map_or(0, |circuits| circuits.latency_class())
     }
 
     /// Whether the last reads of a backend were too slow, so that other copies are tried first.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use s3o_backend::fleet::CallKind;
+use s3o_backend::fleet::{CallKind, ReadInProgress};
 use s3o_backend::{ByteStream, Error as BackendError, SharedBackend, Span};
 use s3o_model::circuit::CircuitState;
 use s3o_model::content::{CopyTrust, Location, Piece, ReadableCopy};
@@ -15,6 +15,7 @@ use s3o_model::range::ByteRange;
 use s3o_model::target::KeyVersion;
 use s3o_model::usage::{ReachedLimit, UsagePurpose};
 
+use super::history::{ReadHistory, SkippedCopies};
 use crate::{BackendTrouble, Engine, Error};
 
 /// A span of one whole content that is not sent yet.
@@ -30,58 +31,6 @@ pub(super) struct Segment {
     /// The copy that was opened last.
     open: Option<ReadableCopy>,
     pub(super) span: Span,
-}
-
-/// Copies of a segment that were skipped for now.
-#[derive(Debug, Default)]
-struct SkippedCopies {
-    /// Copies whose first byte was late.
-    late: VecDeque<ReadableCopy>,
-    /// Copies on backends whose usage limit is reached.
-    limited: VecDeque<ReadableCopy>,
-    /// The limit of the last of these.
-    limit: Option<ReachedLimit>,
-}
-
-impl SkippedCopies {
-    /// Takes the next copy to open. Late copies are tried again before less trusted ones. A suspect copy is not opened
-    /// instead of a better one that only a usage limit forbids to read: its bytes may be wrong.
-    fn next(&mut self, copies: &mut VecDeque<ReadableCopy>) -> Option<ReadableCopy> {
-        if self.limit.is_some() {
-            copies.retain(|copy| copy.trust < CopyTrust::Suspect);
-        }
-        let is_late_better =
-            self.late.front().is_some_and(|late| copies.front().is_none_or(|copy| late.trust < copy.trust));
-        if is_late_better { self.late.pop_front() } else { copies.pop_front() }
-    }
-
-    /// Returns the skipped copies to the segment, for the case that the open one fails.
-    fn put_back(&mut self, copies: &mut VecDeque<ReadableCopy>) {
-        copies.append(&mut self.late);
-        copies.append(&mut self.limited);
-    }
-}
-
-/// What one read has met so far.
-#[derive(Debug, Default)]
-pub(crate) struct ReadHistory {
-    /// Copies of the current segment that were opened, the first one first.
-    opened: Vec<Location>,
-    /// Backends whose first or next byte was late: the segments that follow try them last.
-    late: Vec<BackendName>,
-    /// True once a copy was open: a response that has begun is finished, whatever the usage limits.
-    has_begun: bool,
-}
-
-impl ReadHistory {
-    pub(super) fn begin_segment(&mut self) {
-        self.opened.clear();
-    }
-
-    /// The copies of the last segment that were opened, the first one first.
-    pub(crate) fn opened(&self) -> &[Location] {
-        &self.opened
-    }
 }
 
 impl Segment {
@@ -129,9 +78,10 @@ impl Engine {
     }
 
     /// Opens the first known copy that is readable, the most trusted ones first. Among equals, copies behind an open
-    /// circuit are tried last, and before them those on backends whose usage limit is reached, and slow ones. A copy
-    /// whose first byte is late is tried again without a timeout if its equals fail. Only a read that has begun opens
-    /// copies beyond a usage limit.
+    /// circuit are tried last, and before them those on backends whose usage limit is reached, and slow ones. The
+    /// others are ordered by the latency of their backends, and among equally fast ones by the reads in progress there.
+    /// A copy whose first byte is late is tried again without a timeout if its equals fail. Only a read that has begun
+    /// opens copies beyond a usage limit.
     async fn open_known(
         &self,
         segment: &mut Segment,
@@ -153,12 +103,14 @@ impl Engine {
                 continue;
             }
             let timeout = self.first_byte_timeout(segment.copies.iter(), copy.trust);
+            let is_one_of_several = segment.tried.len() + segment.copies.len() > 1;
+            let read = self.fleet.begin_read(&location.backend).filter(|_| is_one_of_several);
             match self.open_copy(backend, location.key_version(), segment.span, timeout).await {
                 Some(Ok(stream)) => {
                     history.opened.push(copy.location.clone());
                     segment.open = Some(copy);
                     skipped.put_back(&mut segment.copies);
-                    return Ok(stream);
+                    return Ok(counted(stream, read));
                 }
                 Some(Err(error)) => failure = self.unreadable(segment, location, error).await,
                 None => {
@@ -174,7 +126,9 @@ impl Engine {
         let order = |copy: &ReadableCopy| {
             let name = &copy.location.backend;
             let is_late = history.late.contains(name) || self.fleet.is_slow(name);
-            (copy.trust, self.is_open(name), self.limit_of(name).is_some(), is_late)
+            let is_limited = self.limit_of(name).is_some();
+            let load = (self.fleet.latency_class(name), self.fleet.reads_in_progress(name));
+            (copy.trust, self.is_open(name), is_limited, is_late, load)
         };
         segment.copies.make_contiguous().sort_by_cached_key(order);
     }
@@ -216,7 +170,7 @@ impl Engine {
         let Some(copy) = segment.open.take() else { return };
         let Location { backend, physical_key, .. } = &copy.location;
         tracing::warn!(%backend, physical_key, "body of copy stalled, trying next");
-        self.fleet.record_first_byte(backend, false);
+        self.fleet.record_first_byte(backend, None);
         history.late.push(backend.clone());
         segment.copies.push_back(copy);
     }
@@ -230,8 +184,15 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> Option<Result<ByteStream, BackendError>> {
         let Some(timeout) = timeout else { return Some(backend.get(at, Some(span)).await) };
+        let began = self.clock.since_boot();
         let opened = tokio::time::timeout(timeout, first_byte(backend, at, span)).await.ok();
-        self.fleet.record_first_byte(backend.name(), opened.is_some());
+        let took = self.clock.since_boot().saturating_sub(began);
+        match &opened {
+            // An error says nothing about the latency of bodies.
+            Some(Err(_)) => {}
+            Some(Ok(_)) => self.fleet.record_first_byte(backend.name(), Some(took)),
+            None => self.fleet.record_first_byte(backend.name(), None),
+        }
         if opened.is_none() {
             tracing::warn!(backend = %backend.name(), physical_key = at.key, "first byte of copy is late, trying next");
         }
@@ -278,4 +239,13 @@ pub(super) fn unavailable(trouble: BackendTrouble, detail: String) -> Error {
 fn log_unreadable(location: &Location, error: &BackendError) {
     let Location { backend, physical_key, .. } = location;
     tracing::warn!(%backend, physical_key, %error, "copy unreadable, trying next");
+}
+
+/// The stream with a read, if any, that is in progress until the stream is dropped.
+fn counted(stream: ByteStream, read: Option<ReadInProgress>) -> ByteStream {
+    let Some(read) = read else { return stream };
+    Box::pin(stream.map(move |chunk| {
+        let _in_progress = &read;
+        chunk
+    }))
 }

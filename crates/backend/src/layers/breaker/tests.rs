@@ -179,16 +179,16 @@ async fn small_answers_do_not_hide_failing_bodies() {
 #[tokio::test]
 async fn slow_reads_put_a_backend_last_until_one_is_quick_or_the_open_timeout_ends() {
     let subject = Subject::new();
-    subject.circuits.record_first_byte(false);
+    subject.circuits.record_first_byte(None);
     assert!(!subject.circuits.is_slow());
-    subject.circuits.record_first_byte(false);
+    subject.circuits.record_first_byte(None);
     assert!(subject.circuits.is_slow());
     assert_eq!(subject.states().0, CircuitState::Closed, "it is still called");
     subject.clock.advance(SETTINGS.open_timeout);
     assert!(!subject.circuits.is_slow(), "the next read shows whether it still is");
-    subject.circuits.record_first_byte(false);
+    subject.circuits.record_first_byte(None);
     assert!(subject.circuits.is_slow());
-    subject.circuits.record_first_byte(true);
+    subject.circuits.record_first_byte(Some(Duration::ZERO));
     assert!(!subject.circuits.is_slow());
 }
 
