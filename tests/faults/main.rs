@@ -18,6 +18,7 @@ mod moves;
 mod order;
 mod panicking_row;
 mod reach;
+mod replaced_objects;
 mod slow_copies;
 mod stale_claims;
 mod statement_counts;

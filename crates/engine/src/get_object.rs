@@ -9,6 +9,9 @@ use crate::head_object::{FoundObject, RequestedRange};
 use crate::read::ContentSource;
 use crate::{Engine, Error};
 
+/// Number of lookups of an object that is replaced faster than it is read.
+const LOOKUPS_MAX: usize = 10;
+
 /// A request to read an object.
 #[derive(Debug, Clone)]
 pub struct GetObject {
@@ -34,16 +37,21 @@ impl Engine {
     /// Reads an object or a range of it.
     ///
     /// If the bytes are missing before the response starts, the object may have been replaced or moved since the
-    /// lookup. It is resolved once more.
+    /// lookup. It is resolved again, as long as that finds other content.
     pub async fn get_object(&self, get: GetObject) -> Result<OpenedObject, Error> {
-        match self.open(&get).await {
-            Err(Error::Damaged(_)) => self.open(&get).await,
-            outcome => outcome,
+        let mut missed = None;
+        for _ in 0..LOOKUPS_MAX {
+            let resolved = self.find(&get.bucket, &get.key).await?;
+            let content = resolved.object.as_ref().map(|object| object.content);
+            match self.open(&get, resolved).await {
+                Err(Error::Damaged(_)) if content != missed => missed = content,
+                outcome => return outcome,
+            }
         }
+        Err(Error::Away("the object was replaced during each attempt to read it".to_owned()))
     }
 
-    async fn open(&self, get: &GetObject) -> Result<OpenedObject, Error> {
-        let resolved = self.find(&get.bucket, &get.key).await?;
+    async fn open(&self, get: &GetObject, resolved: Resolved) -> Result<OpenedObject, Error> {
         let found = self.found(get, &resolved).await?;
         let body = self.read_object(resolved, found.range).await?;
         Ok(OpenedObject { found, body })

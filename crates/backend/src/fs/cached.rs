@@ -1,7 +1,7 @@
 //! Small reads of what the kernel has in memory, on the calling thread. A thread of the disk costs more than the read
 //! itself.
 //!
-//! Nothing here waits for a disk: the kernel refuses a lookup or a read that would. It cannot promise that for
+//! Nothing here waits for a disk: the kernel refuses a lookup or a read that would. It cannot guarantee that for
 //! file systems that ask a server or another process, so those are never read this way.
 
 use std::io::IoSliceMut;
