@@ -106,8 +106,9 @@ def test_tick_without_work_costs_one_statement_and_no_backend_call(server, own_p
     assert server.rows("SELECT count(*) FROM contents") == [(CONTENTS,)]
     run_until_nothing_is_left(server)
     calls, read = backend_calls(server), rows_read(server)
-    # The first run after that takes new sessions.
+    # The first run after that takes new sessions, and the first flush writes the calls of the start.
     server.run_worker("drain")
+    server.run_worker("usage_flush")
     for worker in WORKERS:
         before = len(statements(own_postgres))
         for _ in range(TICKS):
