@@ -19,6 +19,7 @@ mod order;
 mod panicking_row;
 mod reach;
 mod replaced_objects;
+mod reservations;
 mod slow_copies;
 mod stale_claims;
 mod statement_counts;
