@@ -4,6 +4,7 @@
 mod bad_copies;
 mod cache;
 mod call_counts;
+mod damaged_contents;
 mod dead_letters;
 mod each_call;
 mod expirations;
@@ -27,3 +28,4 @@ mod targets;
 mod unexpected_identity;
 mod usage_limits;
 mod verify;
+mod wiped_stores;
