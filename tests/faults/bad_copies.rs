@@ -12,7 +12,7 @@ use s3o_catalog::Mode;
 use s3o_engine::{Declared, Error, PutObject};
 use s3o_model::etag;
 use s3o_model::intent::DeclaredDigests;
-use s3o_tests::environment::Environment;
+use s3o_tests::environment::{Environment, ProcessSettings};
 use s3o_tests::harness::{Expected, Harness, get};
 use sha2::{Digest as _, Sha256};
 
@@ -162,4 +162,22 @@ async fn wrong_disk_marks_no_copy_suspect() {
     put(&harness, "b", true).await.expect("stored");
     assert_eq!(operations(&harness, before), ["probe"], "the copy is still trusted");
     harness.check(&all_have_body(&["a", "b"])).await;
+}
+
+/// With `write_copies_min` 2, a write never relies on content of which only one copy could be proven.
+#[tokio::test]
+async fn write_that_needs_two_copies_does_not_share_content_with_one_good_copy() {
+    for signed in [true, false] {
+        let settings = ProcessSettings { copies: 2, copies_min: 2, ..ProcessSettings::default() };
+        let environment = Environment::new(1 << 20).with_dedup(true).with_copies(2, 1 << 20).with_settings(settings);
+        let harness = Harness::with_bucket(environment, Mode::Inline).await;
+        put(&harness, "a", false).await.expect("stored");
+        let places = harness.texts("SELECT backend_name FROM object_locations ORDER BY backend_name").await;
+        assert_eq!(places, ["memory", "second"]);
+        harness.environment.backends[1].flaky.go_away();
+        put(&harness, "b", signed).await.expect("stored on the other backends");
+        assert_eq!(harness.texts("SELECT id FROM contents WHERE state = 'live'").await.len(), 2, "not shared");
+        harness.environment.backends[1].flaky.come_back();
+        harness.check(&all_have_body(&["a", "b"])).await;
+    }
 }

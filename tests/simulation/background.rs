@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use s3o_catalog::{Acceptance, Catalog, Error as CatalogError, PlannedMark, UnhealthyRule};
+use s3o_catalog::{Acceptance, Catalog, Error as CatalogError, PlannedMark, UnhealthyRule, Verdict};
 use s3o_model::clock::Timestamp;
 use s3o_model::ids::{ClaimToken, IdSource, InstanceId};
 use s3o_model::names::BackendName;
@@ -106,6 +106,9 @@ async fn begin_unhealthy(
 /// until they are found again.
 async fn accept(catalog: &Catalog, name: &BackendName, mark: u64) -> Result<(), CatalogError> {
     let known = catalog.known_backend(name).await?;
+    if known.removed {
+        return Err(CatalogError::Guard(Verdict::Closed));
+    }
     let sequence = known.mark_sequence.max(known.next_sequence) + 1;
     let next = PlannedMark { mark: format!("accepted-{mark}"), sequence };
     let upto = Timestamp::from_millis(0);

@@ -38,6 +38,8 @@ pub struct ClientContext {
     pub has_big: bool,
     /// Dedup setting of the bucket.
     pub dedup: bool,
+    /// Whether a backend is written off, so that objects may be lost.
+    pub writes_off: bool,
 }
 
 impl ClientContext {

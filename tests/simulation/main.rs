@@ -22,6 +22,7 @@ mod requests;
 mod rules;
 mod run;
 mod uploads;
+mod write_offs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -50,7 +51,7 @@ const OUTCOMES: [&str; 10] = [
 /// Dedup events; each must occur in every shard.
 const DEDUP: [&str; 2] = ["content pinned", "content kept once"];
 /// Changes of the number of copies; each must occur in every shard.
-const COPIES: [&str; 10] = [
+const COPIES: [&str; 13] = [
     "factor changed",
     "backend accepted",
     "unhealthy began",
@@ -61,6 +62,9 @@ const COPIES: [&str; 10] = [
     "drain moved",
     "drain removed",
     "rebalancer moved",
+    "backend written off",
+    "write-off waits for writes",
+    "lost_copies",
 ];
 const SEEDS_PER_SHARD: u64 = 500;
 const SEEDS_ON_POSTGRESQL: u64 = 40;

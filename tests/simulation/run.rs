@@ -25,6 +25,7 @@ use crate::fault_schedule::FaultSchedule;
 use crate::journal::Journal;
 use crate::layers::{CheckedBackend, FaultyCatalog, IllegalDeletes};
 use crate::ledger::ClientLedger;
+use crate::write_offs::WriteOff;
 
 const CLIENTS: usize = 4;
 /// The first backend is soon full, so that writes use the second.
@@ -90,6 +91,7 @@ impl Simulation {
             budget: Mutex::new(rng.u64(200..=240)),
             has_big,
             dedup,
+            writes_off: copies > 1 && seed.is_multiple_of(3),
         };
         let state = |number| ClientState { number, rng: rng.fork(), uploads: Vec::new() };
         let clients = (0..CLIENTS).map(state).map(|state| Arc::new(Mutex::new(state))).collect();
@@ -205,6 +207,9 @@ impl Simulation {
             let names = self.environment.backends.iter().map(TestBackend::name).collect();
             let (catalog, instance) = (process.catalog.clone(), InstanceId::new(process.process.ids().fresh()));
             background.spawn(change_copies(catalog, instance, names, self.rng.fork(), self.journal.clone()));
+        }
+        if self.context.writes_off {
+            background.spawn(WriteOff::of(self, process).run(self.rng.fork()));
         }
         let changes = EnvironmentChanges {
             clock: self.environment.clock.clone(),

@@ -41,6 +41,8 @@ pub struct ProcessSettings {
     pub cleanup_batch: usize,
     /// Number of copies that a write stores, and factor of all buckets.
     pub copies: usize,
+    /// Number of copies below which a write is refused.
+    pub copies_min: usize,
     /// How the rebalancer distributes copies.
     pub rebalance: RebalanceRules,
 }
@@ -57,6 +59,7 @@ impl Default for ProcessSettings {
             stuck_after: STUCK_AFTER,
             cleanup_batch: 1000,
             copies: 1,
+            copies_min: 1,
             rebalance: NO_REBALANCE,
         }
     }

@@ -21,15 +21,16 @@ const WAITING: &str = "SELECT (SELECT count(*) FROM pending_objects) + (SELECT c
         WHERE u.state <> 'open') AS waiting";
 
 /// Contents whose number of present copies differs from their factor. Copies on an unhealthy backend are kept and do
-/// not count.
+/// not count. Nothing can be copied if all copies are lost.
 const WRONG_COPIES: &str = "SELECT c.id FROM contents c WHERE c.kind = 'whole' AND c.state = 'live' AND c.factor > 1 \
      AND c.factor <> (SELECT count(*) FROM object_locations l JOIN backends k ON k.name = l.backend_name \
-     WHERE l.content_id = c.id AND l.state = 'present' AND k.removing_since IS NULL AND k.unhealthy_since IS NULL)";
+     WHERE l.content_id = c.id AND l.state = 'present' AND k.removing_since IS NULL AND k.unhealthy_since IS NULL) \
+     AND EXISTS (SELECT 1 FROM object_locations e WHERE e.content_id = c.id AND e.state <> 'lost')";
 
 /// Returns a row if the backend is written off: what it stores is no longer s3o's.
 const WRITTEN_OFF: &str = "SELECT name FROM backends WHERE name = $1 AND removing_since IS NOT NULL";
 
-const LOCATED: &str = "SELECT physical_key FROM object_locations WHERE backend_name = $1";
+const LOCATED: &str = "SELECT physical_key FROM object_locations WHERE backend_name = $1 AND state <> 'lost'";
 
 const NAMED: &str = "SELECT physical_key FROM object_locations WHERE backend_name = $1 \
      UNION ALL SELECT physical_key FROM pending_objects WHERE backend_name = $1 \

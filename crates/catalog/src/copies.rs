@@ -3,6 +3,7 @@
 //! A suspect copy is one of which a reader or a check found that it differs from what was written. It is read only if
 //! there is no better one, and the next copy of the same content replaces it.
 
+mod damaged;
 mod moves;
 mod remove;
 mod replica;
@@ -20,6 +21,8 @@ use crate::objects::{TRUST, readable_copy};
 use crate::unit::{LockRank, Unit};
 use crate::{Catalog, params};
 
+pub use damaged::WrittenDigests;
+pub(crate) use damaged::{HAS_NO_GOOD_COPY, NO_GOOD_COPY};
 pub use moves::{ReplacedCopy, ReplicaSource};
 pub use remove::RemoveCopy;
 pub use replica::{Replica, StageReplica};
@@ -100,9 +103,6 @@ pub(crate) fn note_raised_factor(unit: &mut Unit, content: ContentId) {
     unit.run(&NOTE_RAISED_FACTOR, params![content]);
 }
 
-const SUSPECT: &str = "UPDATE object_locations SET state = 'suspect' \
-     WHERE content_id = $1 AND backend_name = $2 AND physical_key = $3 AND state = 'present'";
-
 /// If the backend was accepted after `$4`, the bytes were perhaps read from another store, and the copy does not count.
 const CONFIRM: &str = "UPDATE object_locations SET state = 'present', \
      verified_at = CASE WHEN coalesce(verified_at, 0) < $4 THEN $4 ELSE verified_at END \
@@ -137,16 +137,5 @@ impl Catalog {
         confirm(&mut unit, content, copy, since);
         work::settle(&mut unit, content);
         self.write(unit).await.map(drop)
-    }
-
-    /// Marks a copy as suspect: its bytes are proven to be missing or not what was written. `false` if it is no longer
-    /// a copy of that content, or no longer in state `present`.
-    pub async fn suspect(&self, content: ContentId, copy: &Location) -> Result<bool, Error> {
-        let mut unit = Unit::new("suspect");
-        // A commit that joins the content locks it and counts its good copies in several statements.
-        unit.lock(LockRank::Content, "SELECT id FROM contents WHERE id = $1 /*lock*/", params![content]);
-        let marked = unit.run(SUSPECT, params![content, &copy.backend, copy.physical_key.as_str()]);
-        note_work(&mut unit, content);
-        Ok(self.write(unit).await?[marked].changed > 0)
     }
 }

@@ -1,7 +1,10 @@
 //! Findings: conditions that an operator must resolve. The units that detect them write the rows; this file reads them.
 
+use std::sync::LazyLock;
+
 use s3o_model::clock::Timestamp;
 
+use crate::copies::{HAS_NO_GOOD_COPY, NO_GOOD_COPY};
 use crate::error::Error;
 use crate::unit::Row;
 use crate::{Catalog, params};
@@ -49,13 +52,26 @@ fn finding(row: &Row) -> Result<Finding, Error> {
     })
 }
 
+/// A worker removes the finding of content that is good again or gone; until then it is not shown.
+static HOLDS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "(kind <> '{NO_GOOD_COPY}' OR EXISTS (SELECT 1 FROM contents c WHERE c.id = findings.physical_key \
+         AND {HAS_NO_GOOD_COPY}))"
+    )
+});
+
 impl Catalog {
     /// A page of findings with numbers above `after`, in ascending order.
     pub async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Finding>, Error> {
-        const PAGE: &str = "SELECT id, kind, backend_name, physical_key, target, size_bytes, detail, created_at \
-             FROM findings WHERE id > $1 AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) \
-             AND (CAST($3 AS TEXT) IS NULL OR kind = $3) ORDER BY id LIMIT $4";
+        static PAGE: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "SELECT id, kind, backend_name, physical_key, target, size_bytes, detail, created_at \
+                 FROM findings WHERE id > $1 AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) \
+                 AND (CAST($3 AS TEXT) IS NULL OR kind = $3) AND {} ORDER BY id LIMIT $4",
+                *HOLDS
+            )
+        });
         let params = params![after, which.backend.as_deref(), which.kind.as_deref(), limit];
-        self.survey(PAGE, params).await?.iter().map(finding).collect()
+        self.survey(&PAGE, params).await?.iter().map(finding).collect()
     }
 }

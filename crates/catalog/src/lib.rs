@@ -60,6 +60,7 @@ pub use condemned::CondemnedObserver;
 pub use condition::{Condition, Integrity};
 pub use copies::{
     CopyWork, CountedLocation, DueCopies, RemoveCopy, ReplacedCopy, Replica, ReplicaSource, StageReplica,
+    WrittenDigests,
 };
 pub use dead_letters::Discard;
 #[cfg(any(test, feature = "conformance"))]

@@ -5,6 +5,7 @@
 //! the guard it does no damage, without the guard it does exactly the damage that the entry names. Only the tests of
 //! this crate compile this module.
 
+mod absent_copies;
 mod capacity;
 mod commits;
 mod copies;

@@ -55,7 +55,7 @@ const IF_REMOVING: &str = "SELECT name FROM backends WHERE name = $1 AND removin
      AND removed_at IS NULL /*share*/";
 
 /// SQL that adds number and bytes of `rows` on backend `$1` to its finding of a kind. The detail is `{"count":N}`.
-fn report(kind: &str, rows: &str) -> String {
+pub(crate) fn report(kind: &str, rows: &str) -> String {
     let count = |row: &str| format!("CAST(rtrim(substr({row}.detail, 10), '}}') AS BIGINT)");
     let (known, more) = (count("findings"), count("excluded"));
     format!(

@@ -62,6 +62,15 @@ impl CopyChecker {
         }
     }
 
+    /// True if the right store has no bytes of a copy.
+    pub(crate) async fn is_proven_absent(&self, copy: &Location) -> bool {
+        if self.fleet.reached_limit(&copy.backend, UsagePurpose::Read).is_some() {
+            return false;
+        }
+        let Some(backend) = self.trusted(&copy.backend) else { return false };
+        backend.probe(copy.key_version()).await == Probe::Absent && self.has_known_mark(backend).await
+    }
+
     /// True if a backend is configured, not frozen, and has a mark that the catalog wrote there.
     pub(crate) async fn has_right_identity(&self, name: &BackendName) -> bool {
         match self.trusted(name) {

@@ -1,6 +1,6 @@
 //! Checks the copies of a content before their number is changed.
 
-use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError};
+use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError, Verdict};
 use s3o_model::content::Location;
 use s3o_model::copy_check::CopyState;
 
@@ -9,7 +9,8 @@ use crate::{Engine, reread};
 impl Engine {
     /// Checks copies that do not count although their backend is in use: suspect ones, and those that were verified
     /// before an operator accepted another store. A copy on an unhealthy backend is not checked: it does not count,
-    /// whatever its bytes are. Returns true if a copy counts again or became suspect.
+    /// whatever its bytes are. Returns true if a copy counts again, became suspect, or was given up because the
+    /// accepted store lacks it.
     pub async fn recheck_uncounted(&self, work: &CopyWork) -> Result<bool, CatalogError> {
         let mut changed = false;
         for copy in work.copies.iter().filter(|copy| copy.is_unproven && self.may_be_checked(copy)) {
@@ -30,10 +31,29 @@ impl Engine {
                     self.catalog.suspect(work.content, &copy.location).await?;
                     changed = true;
                 }
-                CopyState::Bad | CopyState::Unclear => {}
+                CopyState::Bad | CopyState::Unclear => {
+                    changed |= !copy.is_present && self.lose_if_absent(work, &copy.location).await?;
+                }
             }
         }
         Ok(changed)
+    }
+
+    /// Gives up a suspect copy if the store lacks it that an operator accepted after the copy was written; true if it
+    /// did. An earlier probe or read made the copy suspect, so that one wrong answer loses nothing.
+    async fn lose_if_absent(&self, work: &CopyWork, copy: &Location) -> Result<bool, CatalogError> {
+        if !self.sharing.checker.is_proven_absent(copy).await {
+            return Ok(false);
+        }
+        match self.catalog.lose_absent_copy(work.content, copy, work.read_at).await {
+            Ok(()) => {
+                let Location { backend, physical_key, .. } = copy;
+                tracing::warn!(%backend, physical_key, content = %work.content, "the accepted store lacks this copy");
+                Ok(true)
+            }
+            Err(CatalogError::Guard(Verdict::NotNeeded)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The copies, besides `removed`, that are on their backends now, with the right size. Each backend has the right

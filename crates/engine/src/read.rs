@@ -3,6 +3,7 @@
 
 mod history;
 mod segment;
+mod suspect;
 
 use std::collections::VecDeque;
 use std::time::Duration;

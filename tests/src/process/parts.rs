@@ -136,7 +136,7 @@ impl ProcessParts {
                 recovery: Recovery::Promote,
                 strategy: Strategy::Pack,
                 write_copies: self.settings.copies,
-                write_copies_min: 1,
+                write_copies_min: self.settings.copies_min,
                 first_byte_timeout: Duration::from_secs(2),
             },
             configured: self.configured.clone(),

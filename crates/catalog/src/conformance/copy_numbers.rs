@@ -10,7 +10,8 @@ use s3o_model::names::BackendName;
 
 use super::fixture::replicas::COPY_BYTES as SIZE;
 use super::fixture::{Fixture, backend, bucket_name};
-use super::refused;
+use super::{damaged_copies, refused};
+use crate::unit::json;
 use crate::{CommitPut, RemoveCopy, ReplacedCopy, ReplicaSource, StoredBytes, Verdict};
 
 const GRACE: Duration = Duration::from_mins(1);
@@ -248,6 +249,30 @@ pub async fn factor_is_lowered_by_the_audit(fixture: &Fixture) {
     assert_eq!(fixture.catalog.lower_factors(None, content).await.expect("an answer"), 0);
 }
 
+/// An audit leaves content with very many references to the next review: the unit that lowers a factor reads all
+/// references.
+pub async fn factor_of_often_referenced_content_is_lowered_by_the_review(fixture: &Fixture) {
+    const REFERENCES: i64 = 10_001;
+    let bucket = fixture.bucket_with_factor(1).await;
+    let content = fixture.put_copies(bucket, &["disk", "east"], 2).await;
+    let numbers: Vec<[i64; 1]> = (0..REFERENCES).map(|number| [number]).collect();
+    fixture
+        .change(
+            "INSERT INTO objects (bucket_id, key, content_id, version_id, size_bytes, etag, headers, metadata, tags, \
+             last_modified) SELECT o.bucket_id, o.key || '-' || (t.value ->> 0), o.content_id, o.version_id, \
+             o.size_bytes, o.etag, o.headers, o.metadata, o.tags, o.last_modified FROM objects o \
+             JOIN json_each($2) t ON o.content_id = $1",
+            crate::params![content, json(&numbers)],
+        )
+        .await;
+    let raise = "UPDATE contents SET factor = 2, ref_count = ref_count + $2 WHERE id = $1";
+    fixture.change(raise, crate::params![content, REFERENCES]).await;
+    assert_eq!(fixture.catalog.lower_factors(None, content).await.expect("an answer"), 0);
+    fixture.catalog.start_copy_review().await.expect("started");
+    fixture.review().await;
+    assert_eq!(fixture.copy_work(true).await[0].factor, 1);
+}
+
 /// Runs the operations of the workers that write and remove copies, for tests that record their statements.
 pub async fn run_operations(fixture: &Fixture, bucket: BucketId) {
     let content = fixture.put(bucket, "copied", SIZE).await;
@@ -267,4 +292,5 @@ pub async fn run_operations(fixture: &Fixture, bucket: BucketId) {
     assert!(!fixture.catalog.is_copy_announced(content, &backend("disk")).await.expect("an answer"));
     fixture.catalog.lower_factors(None, content).await.expect("an answer");
     assert_eq!(fixture.catalog.readable_copies(content).await.expect("an answer").len(), 1);
+    damaged_copies::give_up(fixture, content, "disk").await;
 }

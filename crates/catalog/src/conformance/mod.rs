@@ -15,6 +15,7 @@ pub mod copied_objects;
 pub mod copies;
 pub mod copy_numbers;
 pub mod credentials;
+pub mod damaged_copies;
 pub mod dead_letters;
 pub mod expired_objects;
 pub mod expiry_removal;
@@ -155,7 +156,8 @@ macro_rules! conformance {
                 only_an_empty_backend_is_removed, join_adds_only_missing_copies,
                 unproven_copy_besides_enough_others_is_work_until_it_is_removed, last_copies_are_noted_first,
                 writer_with_an_older_factor_notes_missing_copies, content_out_of_reach_is_left_to_other_instances,
-                factor_is_lowered_by_the_audit;
+                factor_is_lowered_by_the_audit, factor_of_often_referenced_content_is_lowered_by_the_review;
+            damaged_copies: content_without_a_good_copy_is_a_finding, copy_absent_after_an_accept_is_given_up;
             backend_views: unhealthy_backend_has_no_counting_copies, other_instances_have_time_to_answer,
                 every_live_instance_must_have_failed_for_long_enough, at_most_half_of_the_backends_become_unhealthy;
             moves: copy_is_moved_in_one_unit, move_to_a_backend_with_a_copy_is_refused,

@@ -38,8 +38,10 @@ static NOTE_LAST_COPIES: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// True for content whose factor is above that of every bucket which refers to it. Ends at the first reference from a
-/// bucket with that factor. Content with very many references keeps its factor, and with it perhaps further copies: the
-/// unit that lowers the factor reads all references.
+/// bucket with that factor. Content with very many references keeps its factor, and with it perhaps further copies,
+/// until the next review: the unit that lowers the factor reads all references under the lock of the content, for which
+/// writes and deletes wait. It cannot be split, because a reference that is added to the pages already read would be
+/// missed. A review does that only after a change of a factor or of a backend's state, an audit would every hour.
 const IS_TOO_HIGH: &str = "state = 'live' AND factor > 1 AND ref_count <= 10000 \
      AND NOT EXISTS (SELECT 1 FROM objects o JOIN buckets b ON b.id = o.bucket_id \
      WHERE o.content_id = contents.id AND b.factor >= contents.factor) \

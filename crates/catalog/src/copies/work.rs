@@ -10,6 +10,7 @@ use s3o_model::etag::{Md5, Sha256};
 use s3o_model::ids::{ContentId, InstanceId};
 use s3o_model::names::BackendName;
 
+use super::damaged::forget_damage;
 use super::remove::ON_REMOVABLE;
 use super::{COUNTS, UNPROVEN, counting_copies, has_copy, note_work, note_work_of, unproven_copies};
 use crate::error::Error;
@@ -129,6 +130,7 @@ static SETTLE: LazyLock<String> = LazyLock::new(|| {
 /// Adds the statements that settle the work of a content that the unit has locked. If it has too few or too many copies
 /// now, it is noted again.
 pub(super) fn settle(unit: &mut Unit, content: ContentId) {
+    forget_damage(unit, content);
     unit.run(&SETTLE, params![content]);
     note_work(unit, content);
 }

@@ -12,11 +12,14 @@ use crate::unit::{Answer, Unit};
 use crate::{Catalog, Driver, DriverLayer, Error};
 
 const HELD: &str = "a backend is removed while a write is announced there";
+const TOO_FEW: &str = "two drains leave fewer backends than the factor";
 const NOT_NOTED: &str = "a content lacks a copy, and no worker knows";
 
 guards! { [postgres]
     a_removal_locks_then_counts in a_removal_races_with_a_write: "begin_removal",
         [Words("WHERE name = $1 /*lock*/", "WHERE name = $1")], [HELD];
+    one_drain_at_a_time_counts_what_remains in two_drains_race: "start_drain",
+        [Words("FROM cluster /*lock*/", "FROM cluster")], [TOO_FEW];
     a_page_of_the_review_delays_its_restart in a_page_races_with_a_factor: "review_copies",
         [Words("position = $1 /*lock*/", "position = $1")], [NOT_NOTED];
     a_page_of_the_review_ends_with_its_restart in the_review_is_restarted_before_a_page: "review_copies",
@@ -30,6 +33,19 @@ async fn a_removal_races_with_a_write(fixture: &Fixture) -> Damage {
     let disk = backend("disk");
     let (staged, begun) = race(&paused, paused.try_stage(&intent), fixture.catalog.begin_removal(&disk)).await;
     damage_if(staged.is_ok() && begun.is_ok(), HELD)
+}
+
+/// Each drain alone leaves as many backends as the factor.
+async fn two_drains_race(fixture: &Fixture) -> Damage {
+    fixture.bucket_with_factor(2).await;
+    fixture.catalog.cluster_id("ours").await.expect("a row of the cluster");
+    let all = ["disk", "east", "west"].map(backend);
+    fixture.set_factors(1).await;
+    fixture.set_factors(2).await;
+    let paused = pause_after(fixture, "start_drain", "SELECT 1 WHERE").await;
+    let (one, other) =
+        race(&paused, paused.catalog.start_drain(&all[0], &all), fixture.catalog.start_drain(&all[1], &all)).await;
+    damage_if(one.is_ok() && other.is_ok(), TOO_FEW)
 }
 
 /// Two contents of factor 1, and a review that has just begun.

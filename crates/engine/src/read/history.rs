@@ -10,9 +10,9 @@ use s3o_model::usage::ReachedLimit;
 #[derive(Debug, Default)]
 pub(super) struct SkippedCopies {
     /// Copies whose first byte was late.
-    pub(super) late: VecDeque<ReadableCopy>,
+    late: VecDeque<ReadableCopy>,
     /// Copies on backends whose usage limit is reached.
-    pub(super) limited: VecDeque<ReadableCopy>,
+    limited: VecDeque<ReadableCopy>,
     /// The limit of the last of these.
     pub(super) limit: Option<ReachedLimit>,
 }
@@ -27,6 +27,18 @@ impl SkippedCopies {
         let is_late_better =
             self.late.front().is_some_and(|late| copies.front().is_none_or(|copy| late.trust < copy.trust));
         if is_late_better { self.late.pop_front() } else { copies.pop_front() }
+    }
+
+    /// Skips a copy on a backend whose usage limit is reached.
+    pub(super) fn skip_limited(&mut self, copy: ReadableCopy, limit: ReachedLimit) {
+        self.limit = Some(limit);
+        self.limited.push_back(copy);
+    }
+
+    /// Skips a copy whose first byte is late, and its backend in the segments that follow.
+    pub(super) fn skip_late(&mut self, copy: ReadableCopy, history: &mut ReadHistory) {
+        history.late.push(copy.location.backend.clone());
+        self.late.push_back(copy);
     }
 
     /// Returns the skipped copies to the segment, for the case that the open one fails.

@@ -81,7 +81,8 @@ impl Engine {
     /// circuit are tried last, and before them those on backends whose usage limit is reached, and slow ones. The
     /// others are ordered by the latency of their backends, and among equally fast ones by the reads in progress there.
     /// A copy whose first byte is late is tried again without a timeout if its equals fail. Only a read that has begun
-    /// opens copies beyond a usage limit.
+    /// opens copies beyond a usage limit. If suspect copies are damaged, the error of a better copy is returned, if
+    /// there is one: it may have the bytes.
     async fn open_known(
         &self,
         segment: &mut Segment,
@@ -98,8 +99,11 @@ impl Engine {
                 continue;
             };
             if let Some(limit) = self.limit_of(&location.backend).filter(|_| !history.has_begun) {
-                skipped.limit = Some(limit);
-                skipped.limited.push_back(copy);
+                skipped.skip_limited(copy, limit);
+                continue;
+            }
+            if let Err(error) = self.verify_suspect(segment.content, &copy, segment.size_bytes).await {
+                failure = if matches!(failure, Error::Damaged(_)) { error } else { failure };
                 continue;
             }
             let timeout = self.first_byte_timeout(segment.copies.iter(), copy.trust);
@@ -113,10 +117,7 @@ impl Engine {
                     return Ok(counted(stream, read));
                 }
                 Some(Err(error)) => failure = self.unreadable(segment, location, error).await,
-                None => {
-                    history.late.push(location.backend.clone());
-                    skipped.late.push_back(copy);
-                }
+                None => skipped.skip_late(copy, history),
             }
         }
         Err(skipped.limit.map_or(failure, Error::LimitReached))

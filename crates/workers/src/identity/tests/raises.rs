@@ -1,16 +1,18 @@
 //! Tests of the delete delay after an attach and of contested marks.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried};
-use s3o_backend::layers::Flaky;
+use s3o_backend::layers::{Fault, FaultPlan, Flaky};
+use s3o_catalog::MARK_LEASE;
 use s3o_catalog::conformance::fixture::Fixture;
 use s3o_model::clock::{Clock as _, Timestamp};
 
 use super::super::IdentitySettings;
-use super::{Instance, MINUTE, ReadOnlyStore, carried, disk, memory, raise};
+use super::{Instance, MINUTE, ReadOnlyStore, carried, disk, known, memory, raise};
 use crate::testing::fixture;
 
 #[tokio::test]
@@ -133,4 +135,44 @@ async fn attach_does_not_raise_a_recently_confirmed_mark() {
         assert!(Instance::with(&fixture, "b", vec![store.clone()], settings()).identity.attach().await);
         assert_eq!(carried(&store).sequence, sequence);
     }
+}
+
+/// Delays every write of the identity object.
+struct SlowIdentity;
+
+impl FaultPlan for SlowIdentity {
+    fn next_fault(&self, operation: &'static str, key: &str) -> Option<Fault> {
+        (operation == "write_own" && key == IDENTITY_KEY).then_some(Fault::Delay(Duration::from_secs(1)))
+    }
+}
+
+/// The process is suspended while it writes a mark, for longer than the lease of its plan, and another instance
+/// confirms that mark and the next one meanwhile.
+#[tokio::test(start_paused = true)]
+async fn instance_that_was_suspended_during_a_raise_confirms_no_old_mark() {
+    let (fixture, store) = (fixture(), memory());
+    let flaky = Arc::new(Flaky::new(store.clone()));
+    let suspended = Instance::new(&fixture, "a", vec![flaky.clone()]);
+    assert!(suspended.identity.attach().await);
+    let other = Instance::attached(&fixture, "b", &store).await;
+    flaky.set_fault_plan(Some(Arc::new(SlowIdentity)));
+    let mut raised = pin!(suspended.identity.raise(suspended.backend()));
+    tokio::time::timeout(Duration::from_millis(1), &mut raised).await.expect_err("the store has not answered");
+    let planned = known(&fixture).await.next_mark.expect("a planned mark");
+    // Nothing of the suspended process runs until it is polled again.
+    fixture.clock.advance(2 * MARK_LEASE);
+    tokio::time::advance(2 * MARK_LEASE).await;
+    raise(&other).await;
+    let between = known(&fixture).await;
+    assert!(between.past_marks.contains(&planned), "the other instance finished the open raise");
+    flaky.set_fault_plan(None);
+    // It may give up; what it wrote is judged below.
+    raised.await.unwrap_or_default();
+    for instance in [&suspended, &other] {
+        assert!(instance.deletes().await);
+        assert_eq!(instance.frozen(), None);
+    }
+    let after = known(&fixture).await;
+    assert!(after.mark_sequence >= between.mark_sequence && after.mark.as_ref() != Some(&planned));
+    assert_eq!((Some(carried(&store).mark), carried(&store).sequence), (after.mark, after.mark_sequence));
 }
