@@ -1,6 +1,6 @@
 //! Checks that the macro runs every test of the suite.
 
-const TOPICS: [(&str, &str); 39] = [
+const TOPICS: [(&str, &str); 40] = [
     ("backend_usage", include_str!("backend_usage.rs")),
     ("backend_views", include_str!("backend_views.rs")),
     ("moves", include_str!("moves.rs")),
@@ -38,6 +38,7 @@ const TOPICS: [(&str, &str); 39] = [
     ("sharing", include_str!("sharing.rs")),
     ("pins", include_str!("pins.rs")),
     ("copies", include_str!("copies.rs")),
+    ("damaged_copies", include_str!("damaged_copies.rs")),
     ("upload_races", include_str!("upload_races.rs")),
     ("verification", include_str!("verification.rs")),
 ];
