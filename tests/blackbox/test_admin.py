@@ -22,6 +22,7 @@ WORKERS = {
     "pending_reaper",
     "quota_audit",
     "rebalancer",
+    "reconciler",
     "replicator",
     "stale_multipart",
     "usage_flush",

@@ -161,7 +161,7 @@ def test_unknown_outcome_waits_for_the_store(server, proxy):
 
 
 def test_direct_mode_leaks_only_writes_interrupted_by_a_crash(own_server, proxy, database):
-    settings = {**QUICK, "write_path": {"pending_intents": {"enabled": False}}}
+    settings = {**QUICK, "write_path": {"pending_intents": {"enabled": False}}, "reconcile": {"grace": "1ms"}}
     backend = {**seaweed.fresh_bucket(), "endpoint": proxy.endpoint}
     server = own_server(backend=backend, settings=settings, catalog=database).start()
     s3 = server.s3()
@@ -186,7 +186,42 @@ def test_direct_mode_leaks_only_writes_interrupted_by_a_crash(own_server, proxy,
     assert server.rows("SELECT 1 FROM cleanup_queue") == []
     _, body = server.admin("POST", "/admin/api/verify?deep=true")
     found = {check["invariant"]: check["samples"] for check in json.loads(body)["checks"] if check["violations"]}
-    assert leaked in " ".join(found["I3"]), "only verify --deep finds the bytes"
+    assert leaked in " ".join(found["I3"]), "verify --deep finds the bytes"
+    for _ in range(2):
+        assert server.admin("POST", "/admin/api/reconcile")[0] == 200
+    eventually(lambda: stored(server) == before, 30, 0.1, "two passes did not delete the bytes")
+    settle(server)
+
+
+@pytest.mark.alone
+def test_reconcile_deletes_an_orphan_that_direct_mode_could_not_queue(own_server, own_postgres, proxy):
+    """The database stops before the commit, and the process ends before the database is back."""
+    backend = {**seaweed.fresh_bucket(), "endpoint": proxy.endpoint}
+    settings = {**QUICK, "write_path": {"pending_intents": {"enabled": False}}, "reconcile": {"grace": "1ms"}}
+    server = own_server(backend=backend, settings=settings, catalog=PostgresCatalog(own_postgres.url)).start()
+    server.s3().create_bucket(Bucket="bucket")
+    before = stored(server)
+    proxy.drop_put_answers("orphan")
+    client = threading.Thread(target=lambda: server.raw().request("PUT", "/bucket/orphan", body=BODY))
+    client.start()
+    assert proxy.answer_dropped.wait(20), "the bytes did not arrive"
+    own_postgres.stop()
+    proxy.restore_answers()
+    [event] = eventually(lambda: events(server, "storage.OrphanEnqueueFailed"), 60, 0.1, "the orphan was not audited")
+    client.join()
+    server.kill()
+    own_postgres.restart()
+    server.start()
+    assert stored(server) == before | {event["physical_key"]}
+    paused = server.admin("POST", "/admin/api/workers/cleanup/pause")[0]
+    for _ in range(2):
+        assert (paused, server.admin("POST", "/admin/api/reconcile")[0]) == (200, 200)
+    queued = server.rows("SELECT physical_key, reason, size_bytes FROM cleanup_queue")
+    assert queued == [(event["physical_key"], "reconcile", len(BODY))]
+    assert server.rows("SELECT CAST(sum(orphan_bytes) AS BIGINT) FROM backend_quotas") == [(len(BODY),)]
+    server.admin("POST", "/admin/api/workers/cleanup/resume")
+    eventually(lambda: stored(server) == before, 60, 0.2, "two passes did not delete the bytes")
+    settle(server)
 
 
 @pytest.mark.alone

@@ -13,6 +13,7 @@ use s3o_model::rebalance::RebalanceRules;
 use s3o_tests::database::BlockingDatabase;
 use s3o_tests::environment::{Environment, NO_REBALANCE, ProcessSettings, TestBackend};
 use s3o_tests::harness::Harness;
+use s3o_workers::ReconcileSettings;
 use tokio::runtime::Builder;
 use tokio::task::{JoinError, JoinSet};
 
@@ -231,9 +232,18 @@ impl Simulation {
     }
 }
 
+/// Passes beside the requests, whose findings are confirmed within a second.
+const FREQUENT_PASSES: ReconcileSettings = ReconcileSettings {
+    enabled: true,
+    interval: Duration::from_secs(5),
+    grace: Duration::from_secs(1),
+    max_delete_fraction: 1.0,
+};
+
 /// Small batches, so that several are claimed at the same time.
 fn settings(copies: usize) -> ProcessSettings {
-    ProcessSettings { stuck_after: STUCK_AFTER, cleanup_batch: 4, copies, ..ProcessSettings::default() }
+    let reconcile = FREQUENT_PASSES;
+    ProcessSettings { stuck_after: STUCK_AFTER, cleanup_batch: 4, copies, reconcile, ..ProcessSettings::default() }
 }
 
 /// Half of the seeds move copies between the backends.

@@ -16,6 +16,7 @@ use s3o_model::names::BackendName;
 use s3o_model::placement::Strategy;
 use s3o_model::rebalance::RebalanceRules;
 use s3o_model::shared::Shared;
+use s3o_workers::ReconcileSettings;
 use tempfile::TempDir;
 
 use crate::database::BlockingDatabase;
@@ -45,10 +46,20 @@ pub struct ProcessSettings {
     pub copies_min: usize,
     /// How the rebalancer distributes copies.
     pub rebalance: RebalanceRules,
+    /// When passes of reconcile begin, and what confirms a finding.
+    pub reconcile: ReconcileSettings,
 }
 
 /// Rules under which no copy is ever moved.
 pub const NO_REBALANCE: RebalanceRules = RebalanceRules { strategy: Strategy::Spread, threshold: 1.0 };
+
+/// No pass begins by itself. Two passes of a test confirm a finding if an hour is between them.
+pub const ON_REQUEST: ReconcileSettings = ReconcileSettings {
+    enabled: false,
+    interval: Duration::from_hours(24),
+    grace: Duration::from_hours(1),
+    max_delete_fraction: 0.01,
+};
 
 impl Default for ProcessSettings {
     fn default() -> Self {
@@ -61,6 +72,7 @@ impl Default for ProcessSettings {
             copies: 1,
             copies_min: 1,
             rebalance: NO_REBALANCE,
+            reconcile: ON_REQUEST,
         }
     }
 }

@@ -15,7 +15,8 @@ use s3o_model::clock::Clock;
 use s3o_model::ids::IdSource;
 use s3o_model::rebalance::RebalanceRules;
 use s3o_workers::{
-    CleanupWorker, DeadLetterService, ExpiryWorker, IdentityWorker, PendingReaperWorker, UsageLedger, Verifier, Worker,
+    CleanupWorker, DeadLetterService, ExpiryWorker, IdentityWorker, PendingReaperWorker, ReconcileSettings,
+    UsageLedger, Verifier, Worker,
 };
 
 use crate::environment::Environment;
@@ -96,6 +97,11 @@ impl Process {
     /// Replaces the rules of the rebalancer of this process, as a reload does.
     pub fn set_rebalance(&self, rules: RebalanceRules) {
         self.parts.rebalance.replace(rebalance_settings(rules));
+    }
+
+    /// Replaces the settings of the reconciler of this process, as a reload does.
+    pub fn set_reconcile(&self, settings: ReconcileSettings) {
+        self.parts.reconcile.replace(settings);
     }
 
     /// The backends with their states in this process.

@@ -6,6 +6,7 @@ mod copies;
 mod dedup_bucket;
 mod expiry;
 mod plain_bucket;
+mod reconcile;
 mod rules;
 
 use std::future::Future;

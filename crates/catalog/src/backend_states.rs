@@ -12,6 +12,7 @@ use s3o_model::names::BackendName;
 use crate::backend_views::summary_of_views;
 use crate::copies::start_review;
 use crate::error::{Error, Verdict};
+use crate::reconcile::discard_passes;
 use crate::unit::{LockRank, Row, Unit, json};
 use crate::{Catalog, params};
 
@@ -190,6 +191,7 @@ impl Catalog {
         );
         unit.run("DELETE FROM identity_records WHERE backend_name = $1", params![name]);
         unit.run("DELETE FROM backend_views WHERE backend_name = $1", params![name]);
+        discard_passes(&mut unit, name);
         self.write(unit).await.map(drop)
     }
 

@@ -4,6 +4,7 @@
 //! there is no better one, and the next copy of the same content replaces it.
 
 mod damaged;
+mod lost;
 mod moves;
 mod remove;
 mod replica;
@@ -23,8 +24,10 @@ use crate::{Catalog, params};
 
 pub use damaged::WrittenDigests;
 pub(crate) use damaged::{HAS_NO_GOOD_COPY, NO_GOOD_COPY};
+pub use lost::LocatedContent;
 pub use moves::{ReplacedCopy, ReplicaSource};
 pub use remove::RemoveCopy;
+pub(crate) use remove::disputed;
 pub use replica::{Replica, StageReplica};
 pub(crate) use review::start_review;
 pub use work::{CopyWork, CountedLocation, DueCopies};

@@ -28,6 +28,16 @@ pub struct Finding {
     pub detail: String,
     /// By the catalog's clock.
     pub created_at: Timestamp,
+    /// Number of valid passes of reconcile that saw it as it is; 0 if no pass reports it.
+    pub passes: u64,
+    /// Cut-off of the first of these passes.
+    pub first_seen_at: Option<Timestamp>,
+    /// Cut-off of the last of them.
+    pub seen_at: Option<Timestamp>,
+    /// An operator approved it, alone or with everything that its pass found.
+    pub is_approved: bool,
+    /// An operator wants to keep it as it is.
+    pub is_dismissed: bool,
 }
 
 /// Which findings are wanted; `None` selects all.
@@ -49,6 +59,11 @@ fn finding(row: &Row) -> Result<Finding, Error> {
         size_bytes: row.size("size_bytes")?,
         detail: row.string("detail")?,
         created_at: row.time("created_at")?,
+        passes: row.size("passes")?,
+        first_seen_at: row.opt_time("first_seen_at")?,
+        seen_at: row.opt_time("seen_at")?,
+        is_approved: row.int("approved")? == 1,
+        is_dismissed: row.int("dismissed")? == 1,
     })
 }
 
@@ -65,8 +80,10 @@ impl Catalog {
     pub async fn findings(&self, which: &FindingSelection, after: i64, limit: usize) -> Result<Vec<Finding>, Error> {
         static PAGE: LazyLock<String> = LazyLock::new(|| {
             format!(
-                "SELECT id, kind, backend_name, physical_key, target, size_bytes, detail, created_at \
-                 FROM findings WHERE id > $1 AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) \
+                "SELECT id, kind, backend_name, physical_key, target, size_bytes, detail, created_at, \
+                 passes, first_seen_at, seen_at, dismissed, CASE WHEN approved = 1 OR (pass_id IS NOT NULL AND id <= \
+                 (SELECT b.approved_finding FROM backends b WHERE b.name = findings.backend_name)) THEN 1 ELSE 0 END \
+                 AS approved FROM findings WHERE id > $1 AND (CAST($2 AS TEXT) IS NULL OR backend_name = $2) \
                  AND (CAST($3 AS TEXT) IS NULL OR kind = $3) AND {} ORDER BY id LIMIT $4",
                 *HOLDS
             )

@@ -9,6 +9,7 @@ use s3o_model::names::BackendName;
 use crate::cleanups::unnamed::KEY_LOCK_ROW;
 use crate::copies::start_review;
 use crate::error::{Error, Verdict};
+use crate::reconcile::discard_passes;
 use crate::unit::{Row, Unit, json};
 use crate::{Catalog, params};
 
@@ -197,6 +198,7 @@ impl Catalog {
             ],
             Verdict::RunAgain,
         );
+        discard_passes(&mut unit, name);
         // Copies that were verified before no longer count, until they are found on the accepted store.
         start_review(&mut unit);
         self.write(unit).await.map(drop)

@@ -34,6 +34,7 @@ mod migrations;
 mod objects;
 mod overview;
 mod quotas;
+mod reconcile;
 mod release;
 mod runs;
 mod sharing;
@@ -59,8 +60,8 @@ pub use commits::ContentPlan;
 pub use condemned::CondemnedObserver;
 pub use condition::{Condition, Integrity};
 pub use copies::{
-    CopyWork, CountedLocation, DueCopies, RemoveCopy, ReplacedCopy, Replica, ReplicaSource, StageReplica,
-    WrittenDigests,
+    CopyWork, CountedLocation, DueCopies, LocatedContent, RemoveCopy, ReplacedCopy, Replica, ReplicaSource,
+    StageReplica, WrittenDigests,
 };
 pub use dead_letters::Discard;
 #[cfg(any(test, feature = "conformance"))]
@@ -81,6 +82,10 @@ pub use objects::{
     CommitPut, Committed, ExpiredObject, Numbered, ObjectToDelete, PutRow, Resolved, StuckObject, WholeContent,
 };
 pub use overview::{BucketCount, OldestDue};
+pub use reconcile::{
+    ActionPage, Decision, DecisionRefused, FolderCount, PassPage, PassState, ReconcilePass, StagedFinding,
+    StandingFinding,
+};
 pub use runs::{RunRow, WorkerState};
 pub use sharing::KnownContent;
 pub use stored_bytes::{StoredBytes, Unannounced};

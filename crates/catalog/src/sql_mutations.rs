@@ -18,6 +18,7 @@ mod moves;
 mod paused;
 mod queue;
 mod races;
+mod reconcile;
 mod redundant_guards;
 mod references;
 mod removals;

@@ -3,6 +3,7 @@
 //! Nothing here writes or locks.
 
 mod checks;
+mod compared;
 mod confirmed;
 mod naming;
 
@@ -22,7 +23,7 @@ use crate::error::Error;
 use crate::unit::{Row, Value, json};
 use crate::{Catalog, params};
 
-/// Greater than every physical key, since physical keys begin with the name of a bucket.
+/// Greater than every key, also of objects that are not s3o's.
 const BEYOND: &str = "\u{10FFFF}";
 
 /// Values of a backend that change with every write and delete.
@@ -35,7 +36,8 @@ pub struct Pulse {
     newest: (Value, Value),
 }
 
-fn naming_row(row: &Row) -> Result<NamingRow, Error> {
+/// `found` is the finding that the row is, if it is one.
+fn naming_row(row: &Row, found: Option<NamedBy>) -> Result<NamingRow, Error> {
     let by = match row.text("kind")? {
         "location" => NamedBy::Location { lost: false },
         "lost" => NamedBy::Location { lost: true },
@@ -43,13 +45,15 @@ fn naming_row(row: &Row) -> Result<NamingRow, Error> {
         "cleanup" => NamedBy::Cleanup,
         "dead_letter" => NamedBy::DeadLetter,
         "written_off" => NamedBy::WrittenOff,
-        other => return Err(Error::Internal(format!("unknown kind of row {other:?}"))),
+        other => found.ok_or_else(|| Error::Internal(format!("unknown kind of row {other:?}")))?,
     };
     Ok(NamingRow {
         physical_key: row.string("physical_key")?,
         by,
         size_bytes: row.size("size_bytes")?,
         target: target(row)?,
+        verified_at: None,
+        fingerprint: String::new(),
     })
 }
 
@@ -83,28 +87,9 @@ impl Catalog {
         texts(&self.survey(&naming::DRIFTED, vec![]).await?, SHOWN)
     }
 
-    /// Every row that names one of these keys, in one snapshot.
-    pub async fn naming_rows(&self, backend: &BackendName, keys: &[&str]) -> Result<Vec<NamingRow>, Error> {
-        self.survey(&naming::NAMED, params![backend, json(&keys)]).await?.iter().map(naming_row).collect()
-    }
-
     /// Those of `ids` that end the physical key of an intent, a cleanup, a dead letter or a written-off finding.
     pub async fn named_identifiers(&self, backend: &BackendName, ids: &[&str]) -> Result<HashSet<String>, Error> {
         texts(&self.survey(&naming::IDENTIFIED, params![backend, json(&ids)]).await?, "identifier")
-    }
-
-    /// Physical keys of locations that are not lost, after `after` and up to `upto`, in order.
-    pub async fn located_keys(
-        &self,
-        backend: &BackendName,
-        after: &str,
-        upto: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<String>, Error> {
-        const SQL: &str = "SELECT physical_key FROM object_locations WHERE backend_name = $1 \
-             AND physical_key > $2 AND physical_key <= $3 AND state <> 'lost' ORDER BY physical_key LIMIT $4";
-        let values = params![backend, after, upto.unwrap_or(BEYOND), limit];
-        texts(&self.survey(SQL, values).await?, "physical_key")
     }
 
     /// If two pulses are equal and settled, nothing changed on the backend between them.

@@ -1,6 +1,6 @@
 //! Checks the copies of a content before their number is changed.
 
-use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError, Verdict};
+use s3o_catalog::{CopyWork, CountedLocation, Error as CatalogError, LocatedContent, Verdict};
 use s3o_model::content::Location;
 use s3o_model::copy_check::CopyState;
 
@@ -18,7 +18,7 @@ impl Engine {
             let state = if copy.is_present {
                 self.sharing.checker.check_copy(&copy.location, work.size_bytes).await
             } else {
-                self.compare_digest(work, &copy.location).await
+                self.compare_digest(&located(work, &copy.location)).await
             };
             match state {
                 CopyState::Good => {
@@ -65,7 +65,7 @@ impl Engine {
                 continue;
             }
             let state = match self.sharing.checker.check_copy(&copy.location, work.size_bytes).await {
-                CopyState::Good if work.factor == 1 => self.compare_digest(work, &copy.location).await,
+                CopyState::Good if work.factor == 1 => self.compare_digest(&located(work, &copy.location)).await,
                 state => state,
             };
             if state == CopyState::Bad {
@@ -85,16 +85,32 @@ impl Engine {
         takes_writes && self.fleet.permits_background(&copy.location.backend)
     }
 
+    /// Reads a lost copy, and marks it as present if its bytes are the right ones. False if they are not, or cannot be
+    /// read now.
+    pub async fn recover_copy(&self, lost: &LocatedContent) -> Result<bool, CatalogError> {
+        let since = self.catalog.present_time().await?;
+        if !self.fleet.permits_background(&lost.copy.backend) || self.compare_digest(lost).await != CopyState::Good {
+            return Ok(false);
+        }
+        self.catalog.recover_copy(lost.content, &lost.copy, since).await
+    }
+
     /// Reads all bytes of a copy and compares their digests with those of the content.
-    async fn compare_digest(&self, work: &CopyWork, copy: &Location) -> CopyState {
+    async fn compare_digest(&self, located: &LocatedContent) -> CopyState {
+        let LocatedContent { copy, size_bytes, md5, sha256, .. } = located;
         let Some(backend) = self.fleet.get(&copy.backend) else { return CopyState::Unclear };
-        match reread(backend.as_ref(), copy.key_version(), work.size_bytes, None).await {
+        match reread(backend.as_ref(), copy.key_version(), *size_bytes, None).await {
             Ok(digests) => {
-                let matches = work.md5.is_none_or(|md5| md5 == digests.md5)
-                    && work.sha256.is_none_or(|sha256| sha256 == digests.sha256);
+                let matches =
+                    md5.is_none_or(|md5| md5 == digests.md5) && sha256.is_none_or(|sha256| sha256 == digests.sha256);
                 if matches { CopyState::Good } else { CopyState::Bad }
             }
             Err(_) => CopyState::Unclear,
         }
     }
+}
+
+fn located(work: &CopyWork, copy: &Location) -> LocatedContent {
+    let CopyWork { content, size_bytes, md5, sha256, .. } = *work;
+    LocatedContent { content, copy: copy.clone(), size_bytes, md5, sha256 }
 }

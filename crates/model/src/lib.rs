@@ -34,6 +34,7 @@ pub mod placement;
 pub mod quota;
 pub mod range;
 pub mod rebalance;
+pub mod reconcile;
 pub mod recovery;
 pub mod shared;
 pub mod size;

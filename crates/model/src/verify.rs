@@ -1,14 +1,11 @@
-//! Checks that the bytes on a backend agree with the rows that name them, on a running system.
-//!
-//! A listing and a catalog query are never of one moment, so a first check only raises a doubt. Two
-//! facts settle it: rows are written before bytes and deleted after them, and a physical key is used
-//! once. So bytes that exist at two moments had a row at every moment between, and a location that
-//! exists at two moments had its bytes at every moment between.
+//! Invariants, and the rows that name bytes on a backend.
 
 use serde::Serialize;
 
+use crate::clock::Timestamp;
 use crate::names::BucketName;
 use crate::physical_key::identifier;
+use crate::reconcile::FindingKind;
 use crate::target::Target;
 
 /// An invariant, by its number in the design.
@@ -48,6 +45,13 @@ pub enum NamedBy {
     DeadLetter,
     /// A finding about bytes that an operator wrote off.
     WrittenOff,
+    /// A finding of a reconcile pass.
+    Finding {
+        /// Kind of the finding.
+        kind: FindingKind,
+        /// True if an operator wants to keep the bytes as they are.
+        dismissed: bool,
+    },
 }
 
 /// A row that names bytes on a backend.
@@ -61,6 +65,10 @@ pub struct NamingRow {
     pub size_bytes: u64,
     /// What the row names under the key. An intent names everything there, since its write may still run.
     pub target: Target,
+    /// When the copy of a location was last written, read or probed.
+    pub verified_at: Option<Timestamp>,
+    /// Of the bytes that a finding is about; empty for other rows.
+    pub fingerprint: String,
 }
 
 impl NamingRow {
@@ -72,6 +80,21 @@ impl NamingRow {
             NamedBy::Location { .. } | NamedBy::Cleanup | NamedBy::DeadLetter | NamedBy::WrittenOff => {
                 self.target.may_be(target)
             }
+            // It names exactly what a pass saw.
+            NamedBy::Finding { .. } => self.target == *target,
+        }
+    }
+
+    /// Kind of the finding, if the row is a finding of a reconcile pass.
+    #[must_use]
+    pub const fn finding_kind(&self) -> Option<FindingKind> {
+        match self.by {
+            NamedBy::Finding { kind, .. } => Some(kind),
+            NamedBy::Location { .. }
+            | NamedBy::Intent
+            | NamedBy::Cleanup
+            | NamedBy::DeadLetter
+            | NamedBy::WrittenOff => None,
         }
     }
 }
@@ -87,89 +110,11 @@ pub enum Seen {
     Unknown(String),
 }
 
-/// Result of the first check of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FirstCheck {
-    /// Rows and bytes agree.
-    Agrees,
-    /// No row names the key, and it does not have the format of s3o's keys.
-    Foreign,
-    /// The key needs a second check.
-    Doubt(KeyDoubt),
-}
-
-/// Why a key needs a second check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyDoubt {
-    /// Bytes without a row.
-    Unnamed,
-    /// A location without its bytes, or with another size.
-    Located,
-}
-
-/// Result of the second check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ruling {
-    /// The difference was a change in progress.
-    Agrees,
-    /// This many bytes of s3o that no row names.
-    Stray(u64),
-    /// A location whose bytes are missing.
-    Gone,
-    /// A location whose bytes have another size.
-    WrongSize {
-        /// Recorded size.
-        expected: u64,
-        /// Size on the backend.
-        found: u64,
-    },
-    /// The backend gave no clear answer.
-    Unknown(String),
-}
-
 /// True if a key on a backend has the format of s3o's physical keys.
 #[must_use]
 pub fn is_ours(physical_key: &str) -> bool {
     let bucket = physical_key.split_once('/').map(|(bucket, _)| bucket.parse::<BucketName>());
     matches!(bucket, Some(Ok(_))) && identifier(physical_key).is_some()
-}
-
-fn located(rows: &[NamingRow]) -> Option<u64> {
-    rows.iter().find(|row| row.by == NamedBy::Location { lost: false }).map(|row| row.size_bytes)
-}
-
-/// First check of a listed key against the rows that name it.
-#[must_use]
-pub fn listed(key: &str, size_bytes: u64, rows: &[NamingRow]) -> FirstCheck {
-    match located(rows) {
-        Some(expected) if expected != size_bytes => FirstCheck::Doubt(KeyDoubt::Located),
-        Some(_) => FirstCheck::Agrees,
-        None if is_named(&Target::Key, rows) => FirstCheck::Agrees,
-        None if is_ours(key) => FirstCheck::Doubt(KeyDoubt::Unnamed),
-        None => FirstCheck::Foreign,
-    }
-}
-
-/// Second check: a probe after the first check, and the rows after the probe.
-#[must_use]
-pub fn rule(doubt: KeyDoubt, seen: Seen, rows: &[NamingRow]) -> Ruling {
-    let expected = located(rows);
-    match (doubt, seen) {
-        (_, Seen::Unknown(why)) => Ruling::Unknown(why),
-        (KeyDoubt::Unnamed, Seen::Absent) => Ruling::Agrees,
-        (KeyDoubt::Unnamed, Seen::Present(found)) => {
-            if is_named(&Target::Key, rows) {
-                Ruling::Agrees
-            } else {
-                Ruling::Stray(found)
-            }
-        }
-        (KeyDoubt::Located, Seen::Absent) => expected.map_or(Ruling::Agrees, |_| Ruling::Gone),
-        (KeyDoubt::Located, Seen::Present(found)) => match expected {
-            Some(expected) if expected != found => Ruling::WrongSize { expected, found },
-            Some(_) | None => Ruling::Agrees,
-        },
-    }
 }
 
 /// True if one of the rows of a key names this target.
@@ -180,13 +125,14 @@ pub fn is_named(target: &Target, rows: &[NamingRow]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FirstCheck, KeyDoubt, NamedBy, NamingRow, Ruling, Seen, is_named, is_ours, listed, rule};
+    use super::{NamedBy, NamingRow, is_named, is_ours};
     use crate::target::Target;
 
     const OURS: &str = "photos/cat.jpg~0123456789abcdef0123456789abcdef";
 
     fn row(by: NamedBy, size_bytes: u64) -> NamingRow {
-        NamingRow { physical_key: OURS.to_owned(), by, size_bytes, target: Target::Key }
+        let (physical_key, target) = (OURS.to_owned(), Target::Key);
+        NamingRow { physical_key, by, size_bytes, target, verified_at: None, fingerprint: String::new() }
     }
 
     const LOCATION: NamedBy = NamedBy::Location { lost: false };
@@ -198,41 +144,6 @@ mod tests {
         {
             assert!(!is_ours(foreign), "{foreign}");
         }
-    }
-
-    #[test]
-    fn unnamed_bytes_are_in_doubt_only_with_our_key_format() {
-        assert_eq!(listed(OURS, 5, &[]), FirstCheck::Doubt(KeyDoubt::Unnamed));
-        assert_eq!(listed("theirs", 5, &[]), FirstCheck::Foreign);
-        for by in [NamedBy::Intent, NamedBy::Cleanup, NamedBy::DeadLetter, NamedBy::WrittenOff] {
-            assert_eq!(listed(OURS, 5, &[row(by, 9)]), FirstCheck::Agrees, "{by:?}");
-        }
-    }
-
-    #[test]
-    fn size_is_checked_for_locations_that_are_not_lost() {
-        assert_eq!(listed(OURS, 5, &[row(LOCATION, 5)]), FirstCheck::Agrees);
-        assert_eq!(listed(OURS, 4, &[row(LOCATION, 5)]), FirstCheck::Doubt(KeyDoubt::Located));
-        assert_eq!(listed(OURS, 4, &[row(NamedBy::Location { lost: true }, 5)]), FirstCheck::Agrees);
-    }
-
-    #[test]
-    fn unnamed_bytes_in_both_checks_are_stray() {
-        let ruled = |seen, rows: &[NamingRow]| rule(KeyDoubt::Unnamed, seen, rows);
-        assert_eq!(ruled(Seen::Present(5), &[]), Ruling::Stray(5));
-        assert_eq!(ruled(Seen::Absent, &[]), Ruling::Agrees);
-        assert_eq!(ruled(Seen::Present(5), &[row(NamedBy::Cleanup, 5)]), Ruling::Agrees);
-        assert_eq!(ruled(Seen::Unknown("away".into()), &[]), Ruling::Unknown("away".into()));
-    }
-
-    #[test]
-    fn location_without_bytes_in_both_checks_is_a_violation() {
-        let ruled = |seen, rows: &[NamingRow]| rule(KeyDoubt::Located, seen, rows);
-        assert_eq!(ruled(Seen::Absent, &[row(LOCATION, 5)]), Ruling::Gone);
-        assert_eq!(ruled(Seen::Absent, &[row(NamedBy::Cleanup, 5)]), Ruling::Agrees);
-        assert_eq!(ruled(Seen::Absent, &[]), Ruling::Agrees);
-        assert_eq!(ruled(Seen::Present(5), &[row(LOCATION, 5)]), Ruling::Agrees);
-        assert_eq!(ruled(Seen::Present(4), &[row(LOCATION, 5)]), Ruling::WrongSize { expected: 5, found: 4 });
     }
 
     #[test]

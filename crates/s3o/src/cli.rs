@@ -10,7 +10,7 @@ use s3o_bench::BenchArguments;
 
 use crate::client::{
     BackendCommand, CatalogCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, RebalanceCommand,
-    ReplicateCommand, StatusCommand, VerifyCommand, WorkersCommand,
+    ReconcileCommand, ReplicateCommand, StatusCommand, VerifyCommand, WorkersCommand,
 };
 use crate::config::{DATA, Faults};
 use crate::logging::Format;
@@ -41,7 +41,7 @@ pub enum Command {
     Cleanup(CleanupCommand),
     /// List, retry or discard the dead letters of a running server
     Dlq(DlqCommand),
-    /// List the conditions of a running server that an operator must resolve
+    /// List the conditions of a running server that an operator must resolve, approve or dismiss some
     Findings(FindingsCommand),
     /// Show what the lifecycle rules of a running server would delete
     Lifecycle(LifecycleCommand),
@@ -49,6 +49,8 @@ pub enum Command {
     Replicate(ReplicateCommand),
     /// Move copies between the backends of a running server, or show what would be moved
     Rebalance(RebalanceCommand),
+    /// Compare the backends of a running server with its catalog: find bytes that no row names, and missing bytes
+    Reconcile(ReconcileCommand),
     /// Accept, drain or remove a backend of a running server, or dismiss a recorded mismatch
     Backend(BackendCommand),
     /// Back up, restore or accept the catalog

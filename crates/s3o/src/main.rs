@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Command::Lifecycle(command) => client::lifecycle(&command),
         Command::Replicate(command) => client::replicate(&command),
         Command::Rebalance(command) => client::rebalance(&command),
+        Command::Reconcile(command) => client::reconcile(&command),
         Command::Backend(command) => client::backend(&command),
         Command::Catalog(command) => client::catalog(&command),
         Command::Verify(command) => client::verify(&command),

@@ -14,6 +14,14 @@ pub enum Error {
         /// The backend's error.
         source: s3o_backend::Error,
     },
+    /// The listing of a backend cannot be relied on.
+    #[error("backend {backend}: {fault}")]
+    Listing {
+        /// Name of the backend.
+        backend: s3o_model::names::BackendName,
+        /// What is wrong with it.
+        fault: s3o_model::reconcile::PassFault,
+    },
     /// No configured backend has this name.
     #[error("backend {0} is not configured")]
     NoSuchBackend(String),

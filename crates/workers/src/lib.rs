@@ -22,6 +22,7 @@ mod pending_reaper;
 mod probes;
 mod quota_audit;
 mod rebalancer;
+mod reconciler;
 mod replicator;
 mod report;
 mod retirement;
@@ -33,6 +34,7 @@ mod stale_multipart;
 mod testing;
 mod usage;
 mod verify;
+mod walk;
 mod watchdog;
 mod write_off;
 
@@ -57,6 +59,9 @@ pub use pending_reaper::{PendingReaperWorker, ReaperSettings};
 pub use probes::{ProbeIntervals, Prober};
 pub use quota_audit::{DriftGauge, QuotaAuditWorker};
 pub use rebalancer::{MoveView, RebalancePlan, RebalanceSettings, RebalancerWorker, plan_rebalance};
+pub use reconciler::{
+    FolderView, FoundView, KindView, PassView, ReconcileService, ReconcileSettings, ReconcilerWorker,
+};
 pub use replicator::{CopySettings, ReplicatorWorker};
 pub use report::{Report, RunOutcome, RunReport};
 pub use retirement::{DrainView, RetirementRefused, RetirementService};

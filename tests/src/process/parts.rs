@@ -1,9 +1,10 @@
 //! Puts the engine, the workers and the verifier of one process together, as `s3o serve` does.
 
+mod copies;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use s3o_backend::{Fleet, SharedBackend};
 use s3o_cache::{Cache, CacheParts};
 use s3o_catalog::{Catalog, Driver, Error};
@@ -15,16 +16,17 @@ use s3o_model::clock::Clock;
 use s3o_model::entropy::Entropy;
 use s3o_model::ids::{IdSource, InstanceId};
 use s3o_model::placement::Strategy;
-use s3o_model::rebalance::RebalanceRules;
 use s3o_model::recovery::Recovery;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    BatchConcurrency, Budget, CleanupSettings, CleanupWorker, CopySettings, CopyTasks, DeadLetterService,
-    DrainProgress, DrainWorker, DriftGauge, ExpiryWorker, IdentityWorker, LifecycleWorker, OverReplicationWorker,
-    PendingReaperWorker, QuotaAuditWorker, ReaperSettings, RebalanceSettings, RebalancerWorker, ReplicatorWorker,
-    SharedRules, UsageFlushWorker, UsageLedger, Verifier, VerifierParts, WatchdogSettings, WatchdogWorker, Worker,
+    BatchConcurrency, Budget, CleanupSettings, CleanupWorker, DeadLetterService, DriftGauge, ExpiryWorker,
+    IdentityWorker, LifecycleWorker, PendingReaperWorker, QuotaAuditWorker, ReaperSettings, RebalanceSettings,
+    ReconcileSettings, SharedRules, UsageFlushWorker, UsageLedger, Verifier, VerifierParts, WatchdogSettings,
+    WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
+
+pub(super) use copies::rebalance_settings;
 
 use super::identity::identity;
 use super::usage::{counted_fleet, usage_context, usage_ledger};
@@ -33,8 +35,6 @@ use crate::environment::{Environment, ProcessSettings};
 
 /// How long readers may use bytes that were moved or released.
 const READER_GRACE: Duration = Duration::from_mins(1);
-
-const COPIES: CopySettings = CopySettings { batch_size: 100, concurrency: 1, reader_grace: READER_GRACE };
 
 /// The dependencies that the engine and the workers of one process share.
 pub(super) struct ProcessParts {
@@ -49,6 +49,7 @@ pub(super) struct ProcessParts {
     configured: Shared<ConfiguredBuckets>,
     settings: ProcessSettings,
     pub(super) rebalance: Shared<RebalanceSettings>,
+    pub(super) reconcile: Shared<ReconcileSettings>,
     bell: Arc<Notify>,
     pub(super) cache: Option<Arc<Cache>>,
     pub(super) metrics: IntentMetrics,
@@ -67,8 +68,7 @@ impl ProcessParts {
         for backend in &environment.backends {
             catalog.set_limit(&backend.name(), backend.limit_bytes).await?;
         }
-        let clock: Arc<dyn Clock> = environment.clock.clone();
-        let entropy = environment.entropy.clone();
+        let (clock, entropy): (Arc<dyn Clock>, _) = (environment.clock.clone(), environment.entropy.clone());
         let ids = IdSource::new(clock.clone(), entropy.clone());
         let counting = usage_context(&clock);
         let fleet = Arc::new(counted_fleet(backends, &counting));
@@ -90,6 +90,7 @@ impl ProcessParts {
             configured: environment.configured.clone(),
             settings: environment.settings,
             rebalance: Shared::new(rebalance_settings(environment.settings.rebalance)),
+            reconcile: Shared::new(environment.settings.reconcile),
             bell: Arc::default(),
             cache: cache.map(|parts| Arc::new(Cache::new(parts))),
             metrics: IntentMetrics::default(),
@@ -113,6 +114,7 @@ impl ProcessParts {
             Arc::new(self.over_replication()),
             Arc::new(self.drain()),
             Arc::new(self.rebalancer()),
+            Arc::new(self.reconciler()),
         ]
     }
 
@@ -146,48 +148,6 @@ impl ProcessParts {
             alarm: self.alarm.clone(),
             cache: self.cache.clone(),
         })
-    }
-
-    pub(super) fn replicator(&self) -> ReplicatorWorker {
-        ReplicatorWorker {
-            catalog: self.catalog.clone(),
-            engine: self.engine(),
-            fleet: self.fleet.clone(),
-            settings: COPIES,
-            tasks: CopyTasks::new(Budget::new(1)),
-            cleanup_wakeup: self.bell.clone(),
-        }
-    }
-
-    pub(super) fn over_replication(&self) -> OverReplicationWorker {
-        OverReplicationWorker {
-            catalog: self.catalog.clone(),
-            engine: self.engine(),
-            settings: COPIES,
-            cleanup_wakeup: self.bell.clone(),
-        }
-    }
-
-    pub(super) fn drain(&self) -> DrainWorker {
-        DrainWorker {
-            catalog: self.catalog.clone(),
-            engine: self.engine(),
-            settings: COPIES,
-            tasks: CopyTasks::new(Budget::new(1)),
-            progress: DrainProgress::default(),
-            cleanup_wakeup: self.bell.clone(),
-        }
-    }
-
-    pub(super) fn rebalancer(&self) -> RebalancerWorker {
-        RebalancerWorker {
-            catalog: self.catalog.clone(),
-            engine: self.engine(),
-            settings: self.rebalance.clone(),
-            cleanup_wakeup: self.bell.clone(),
-            tasks: CopyTasks::new(Budget::new(1)),
-            pass: Mutex::default(),
-        }
     }
 
     pub(super) fn pending_reaper(&self) -> PendingReaperWorker {
@@ -280,9 +240,4 @@ impl ProcessParts {
             longest: Shared::new(LONGEST),
         })
     }
-}
-
-/// Small pages, so that a pass has several.
-pub(super) const fn rebalance_settings(rules: RebalanceRules) -> RebalanceSettings {
-    RebalanceSettings { rules, batch_size: 4, concurrency: 2, reader_grace: READER_GRACE }
 }

@@ -2,10 +2,10 @@
 
 use super::{
     Expected, LARGE, Scenario, abort, all_copied, both_parts, copied_parts, copied_range, copy, delete, delete_many,
-    holds, multipart, multipart_of_one, nothing, put_if_match, put_joined, put_new, put_old, put_two, rules,
+    holds, multipart, multipart_of_one, nothing, put_if_match, put_joined, put_new, put_old, put_two, reconcile, rules,
 };
 
-pub(super) const ALL: [Scenario; 13] = [
+pub(super) const ALL: [Scenario; 14] = [
     Scenario {
         name: "put",
         heavy: false,
@@ -48,6 +48,17 @@ pub(super) const ALL: [Scenario; 13] = [
         prepare: put_old,
         act: delete,
         after: || holds("a", None),
+        before: || holds("a", Some(b"old body")),
+    },
+    Scenario {
+        name: "overwrite between two passes of reconcile",
+        heavy: false,
+        dedup: false,
+        put_bytes_max: LARGE,
+        copies: 1,
+        prepare: put_old,
+        act: reconcile::overwrite_between_two_passes,
+        after: || holds("a", Some(b"the new body")),
         before: || holds("a", Some(b"old body")),
     },
     Scenario {

@@ -7,15 +7,18 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use s3o_model::cleanup::Reason;
+use s3o_model::clock::Timestamp;
 use s3o_model::ids::ClaimToken;
 use s3o_model::names::BackendName;
+use s3o_model::reconcile::identifier_time;
 use s3o_model::target::{ExpectedBytes, Target};
+use s3o_model::verify::is_ours;
 
 use crate::error::{Error, Verdict};
 use crate::quotas::{Counter, add_bytes, lock_quota_rows};
 use crate::unit::{Answer, LockRank, Unit, json};
 use crate::verification::{nothing_names, nothing_names_draft};
-use crate::{Catalog, params};
+use crate::{Catalog, ReconcilePass, params};
 
 /// Number of keys in one unit.
 pub const UNNAMED_UNIT_MAX: usize = 1000;
@@ -45,17 +48,27 @@ const LOCK_KEYS: &str = "SELECT backend_name FROM backend_key_locks WHERE backen
 
 const SHARE_KEYS: &str = "SELECT backend_name FROM backend_key_locks WHERE backend_name = $1 /*share*/";
 
-/// Returns a row if something already names the object `$2` on backend `$1`.
+/// Returns a row if something already names the object `$2` on backend `$1`, or if a key that is as young as `$3` was
+/// queued: its bytes may be deleted, and its cleanup done.
 static NAMED_ALREADY: LazyLock<String> = LazyLock::new(|| {
     let unnamed = nothing_names("CAST($2 AS TEXT)", "''");
-    format!("SELECT 1 AS named WHERE NOT ({unnamed})")
+    format!(
+        "SELECT 1 AS named WHERE NOT ({unnamed}) OR EXISTS \
+         (SELECT 1 FROM backend_key_locks WHERE backend_name = $1 AND queued_upto >= CAST($3 AS BIGINT))"
+    )
 });
 
 /// Adds the statements with which a unit names a key whose bytes exist already. Fails as `Fenced` if the key was named
 /// or queued meanwhile.
 pub(crate) fn name_existing(unit: &mut Unit, backend: &BackendName, physical_key: &str) {
+    lock_shared(unit, backend);
+    let born = identifier_time(physical_key).map_or(0, Timestamp::millis);
+    unit.exactly(0, &NAMED_ALREADY, params![backend, physical_key, born], Verdict::Fenced);
+}
+
+/// Adds the lock under which no key of the backend is queued.
+pub(crate) fn lock_shared(unit: &mut Unit, backend: &BackendName) {
     unit.lock(LockRank::BackendKeys, SHARE_KEYS, params![backend]);
-    unit.exactly(0, &NAMED_ALREADY, params![backend, physical_key], Verdict::Fenced);
 }
 
 const WAITING: &str = "cleanup_queue WHERE backend_name = $1 AND reason IN ('reconcile', 'sweep')";
@@ -75,15 +88,41 @@ fn insert(condition: &str) -> String {
     )
 }
 
-static INSERT: LazyLock<String> = LazyLock::new(|| insert(&nothing_names("w.k", "w.named")));
-static INSERT_DRAFTS: LazyLock<String> = LazyLock::new(|| insert(&nothing_names_draft("w.k")));
+/// True for bytes that a pass found, and that no operator wants to keep.
+const IS_FOUND: &str = "EXISTS (SELECT 1 FROM findings WHERE backend_name = $1 AND physical_key = w.k \
+     AND target = w.named AND size_bytes = w.bytes AND kind IN ('stray', 'old_version', 'upload', 'draft') \
+     AND dismissed = 0)";
 
-/// Makes the bytes of the inserted rows orphan bytes, and the rows claimable.
-static COUNT_AND_FREE: LazyLock<[String; 3]> = LazyLock::new(|| {
+/// For objects, versions and uploads, and for drafts.
+static INSERT: LazyLock<[String; 2]> =
+    LazyLock::new(|| [nothing_names("w.k", "w.named"), nothing_names_draft("w.k")].map(|unnamed| insert(&unnamed)));
+
+/// The same for what a pass found.
+static INSERT_FOUND: LazyLock<[String; 2]> = LazyLock::new(|| {
+    [nothing_names("w.k", "w.named"), nothing_names_draft("w.k")]
+        .map(|unnamed| insert(&format!("{unnamed} AND {IS_FOUND}")))
+});
+
+/// A pass acts on its findings until an operator cancels it or accepts its backend.
+const ACTS: &str = "SELECT id FROM reconcile_passes WHERE id = $1 AND state = 'acting'";
+
+/// No key whose identifier is younger than `$2` was queued since its bytes were written. A time in the future, such as
+/// of a planted key, counts as now.
+const NOTE_YOUNGEST: &str = "UPDATE backend_key_locks SET queued_upto = \
+     CASE WHEN CAST($2 AS BIGINT) < :now THEN CAST($2 AS BIGINT) ELSE :now END WHERE backend_name = $1 \
+     AND queued_upto < CASE WHEN CAST($2 AS BIGINT) < :now THEN CAST($2 AS BIGINT) ELSE :now END";
+
+/// Makes the bytes of the inserted rows orphan bytes, drops the findings that named them, and makes the rows claimable.
+static COUNT_AND_FREE: LazyLock<[String; 4]> = LazyLock::new(|| {
     let inserted = format!("{WAITING} AND token = $2");
     [
         lock_quota_rows(&inserted),
         add_bytes(Counter::Orphan, &inserted),
+        "DELETE FROM findings WHERE id IN (SELECT f.id FROM cleanup_queue c JOIN findings f \
+         ON f.backend_name = c.backend_name AND f.physical_key = c.physical_key AND f.target = c.target \
+         AND f.kind IN ('stray', 'old_version', 'upload', 'draft') \
+         WHERE c.backend_name = $1 AND c.reason IN ('reconcile', 'sweep') AND c.token = $2)"
+            .to_owned(),
         "UPDATE cleanup_queue SET token = NULL, claimed_by = NULL, claimed_at = NULL \
          WHERE backend_name = $1 AND reason IN ('reconcile', 'sweep') AND token = $2"
             .to_owned(),
@@ -102,22 +141,46 @@ impl Catalog {
         keys: &[UnnamedKey],
         token: ClaimToken,
     ) -> Result<Vec<UnnamedKey>, Error> {
+        let mut unit = Unit::new("enqueue_unnamed");
+        unit.at(LockRank::BackendKeys).one(LOCK_KEYS, params![backend], Verdict::Closed);
+        self.enqueue(unit, &INSERT, (backend, reason), (keys, token)).await
+    }
+
+    /// The same for what a pass found, unless an operator dismissed it since. Fails as `RunAgain` if the pass ended.
+    pub async fn enqueue_found(
+        &self,
+        pass: &ReconcilePass,
+        keys: &[UnnamedKey],
+        token: ClaimToken,
+    ) -> Result<Vec<UnnamedKey>, Error> {
+        let mut unit = Unit::new("enqueue_found");
+        unit.at(LockRank::BackendKeys).one(LOCK_KEYS, params![&pass.backend], Verdict::Closed);
+        unit.one(ACTS, params![pass.id], Verdict::RunAgain);
+        self.enqueue(unit, &INSERT_FOUND, (&pass.backend, Reason::Reconcile), (keys, token)).await
+    }
+
+    async fn enqueue(
+        &self,
+        mut unit: Unit,
+        [insert, insert_drafts]: &'static [String; 2],
+        (backend, reason): (&BackendName, Reason),
+        (keys, token): (&[UnnamedKey], ClaimToken),
+    ) -> Result<Vec<UnnamedKey>, Error> {
         self.condition.demand_sound()?;
         if keys.len() > UNNAMED_UNIT_MAX {
             return Err(Error::Internal(format!("{} keys in one unit, at most {UNNAMED_UNIT_MAX}", keys.len())));
         }
         let (drafts, others): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.target == Target::Draft);
-        let mut unit = Unit::new("enqueue_unnamed");
-        unit.at(LockRank::BackendKeys).one(LOCK_KEYS, params![backend], Verdict::Closed);
         let mut inserted = Vec::new();
-        for (sql, keys) in [(&INSERT, others), (&INSERT_DRAFTS, drafts)] {
+        for (sql, keys) in [(insert, others), (insert_drafts, drafts)] {
             if !keys.is_empty() {
                 inserted.push(unit.run(sql, params![backend, list(&keys), reason.as_str(), token]));
             }
         }
-        let [lock_quotas, count, free] = &*COUNT_AND_FREE;
+        let [lock_quotas, count, forget, free] = &*COUNT_AND_FREE;
+        unit.run(NOTE_YOUNGEST, params![backend, youngest(keys)]);
         unit.at(LockRank::Quota).run(lock_quotas, params![backend, token]);
-        for sql in [count, free] {
+        for sql in [count, forget, free] {
             unit.run(sql, params![backend, token]);
         }
         let answers = self.write(unit).await?;
@@ -125,6 +188,12 @@ impl Catalog {
         let is_queued = |key: &&UnnamedKey| queued.contains(&(key.physical_key.clone(), key.target.to_column()));
         Ok(keys.iter().filter(is_queued).cloned().collect())
     }
+}
+
+/// Time of the youngest identifier of s3o's keys, in milliseconds; the end of all times if one tells no time.
+fn youngest(keys: &[UnnamedKey]) -> i64 {
+    let born = |key: &UnnamedKey| identifier_time(&key.physical_key).map_or(i64::MAX, Timestamp::millis);
+    keys.iter().filter(|key| is_ours(&key.physical_key)).map(born).max().unwrap_or(-1)
 }
 
 /// The keys as rows of a list: key, target, bytes, what is expected there.

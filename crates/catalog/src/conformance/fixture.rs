@@ -4,6 +4,7 @@ mod audit;
 mod cleanup;
 mod expiring;
 mod multipart;
+pub mod reconcile;
 mod recovery;
 pub mod replicas;
 pub mod sharing;

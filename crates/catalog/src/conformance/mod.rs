@@ -33,6 +33,8 @@ pub mod pins;
 pub mod quota_usage;
 pub mod quotas;
 pub mod races;
+pub mod reconcile;
+pub mod reconcile_decisions;
 pub mod recovery;
 pub mod replicas;
 pub mod runs;
@@ -167,6 +169,18 @@ macro_rules! conformance {
                 copy_that_does_not_count_replaces_none, queues_are_written_off_as_one_finding_per_kind,
                 intent_is_kept_until_its_lease_ends, interrupted_write_off_continues,
                 write_that_ends_after_the_removal_leaves_a_finding, overwrite_of_a_lost_object_queues_nothing;
+            reconcile: unfinished_pass_is_joined, page_is_stored_by_one_instance,
+                findings_count_when_their_pass_is_valid, second_pass_confirms_the_same_bytes,
+                targets_of_a_key_are_separate_findings,
+                first_pass_of_a_clock_that_was_ahead_counts_from_now, interrupted_fold_continues,
+                disputed_backend_closes_no_pass, cancelled_pass_ends, failures_are_counted_until_the_next_page,
+                old_passes_are_forgotten,
+                written_off_finding_is_closed_when_its_bytes_are_absent, actions_advance_once;
+            reconcile_decisions: approval_replaces_the_second_pass, dismissed_finding_is_only_reported,
+                other_findings_are_not_decided, approval_of_a_held_pass_covers_what_was_found_until_then,
+                next_plausible_pass_is_not_held, queued_bytes_are_no_finding_any_more,
+                bytes_are_queued_while_their_finding_stands, accept_and_removal_discard_what_passes_found,
+                last_copy_is_lost_and_recovered_with_its_bytes, copy_is_not_lost_while_another_may_be_good;
             runs: worker_row_is_created_once, run_reads_back_all_columns, recorded_run_updates_its_worker,
                 noted_run_creates_no_row, skipped_run_does_not_update_its_worker,
                 late_run_does_not_move_last_started_back, pause_lasts_until_resumed,
@@ -218,9 +232,11 @@ macro_rules! conformance {
             unnamed: unnamed_keys_are_queued_and_counted_once, named_keys_are_not_queued,
                 drafts_of_writes_are_not_queued, number_of_waiting_keys_is_bounded,
                 removed_backend_takes_no_unnamed_keys, keys_are_confirmed_by_their_tables,
-                direct_commit_of_a_queued_key_is_refused, direct_commit_or_queue_wins;
+                direct_commit_of_a_queued_key_is_refused,
+                direct_commit_of_a_deleted_key_is_refused, direct_commit_or_queue_wins;
             verification: damage_is_found_with_its_invariant, concurrent_operations_break_no_invariant,
-                rows_are_found_by_physical_key_and_identifier, located_keys_are_listed_in_order,
+                rows_are_found_by_physical_key_and_identifier, rows_of_a_range_are_listed_in_order,
+                findings_of_passes_are_rows_of_their_keys,
                 pulse_differs_after_every_change;
         }
     };

@@ -1,6 +1,6 @@
 //! Checks that the macro runs every test of the suite.
 
-const TOPICS: [(&str, &str); 40] = [
+const TOPICS: [(&str, &str); 42] = [
     ("backend_usage", include_str!("backend_usage.rs")),
     ("backend_views", include_str!("backend_views.rs")),
     ("moves", include_str!("moves.rs")),
@@ -34,6 +34,8 @@ const TOPICS: [(&str, &str); 40] = [
     ("audits", include_str!("audits.rs")),
     ("overview", include_str!("overview.rs")),
     ("races", include_str!("races.rs")),
+    ("reconcile", include_str!("reconcile.rs")),
+    ("reconcile_decisions", include_str!("reconcile_decisions.rs")),
     ("recovery", include_str!("recovery.rs")),
     ("sharing", include_str!("sharing.rs")),
     ("pins", include_str!("pins.rs")),

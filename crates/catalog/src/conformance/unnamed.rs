@@ -123,6 +123,24 @@ pub async fn direct_commit_of_a_queued_key_is_refused(fixture: &Fixture) {
     assert_eq!(fixture.usage().await, (0, 5, 0));
 }
 
+/// Its writer was suspended while two passes found the bytes and the cleanup deleted them. Younger keys are committed.
+pub async fn direct_commit_of_a_deleted_key_is_refused(fixture: &Fixture) {
+    let bucket = fixture.bucket("suspended").await;
+    let named = |key: &str| {
+        let intent = fixture.intent(bucket, key, 5);
+        s3o_model::intent::Intent { physical_key: format!("suspended/{}", intent.physical_key), ..intent }
+    };
+    let late = named("late");
+    assert_eq!(enqueue(fixture, &[stray(&late.physical_key, 5)]).await.expect("queued").len(), 1);
+    let (token, claimed) = fixture.claim(9).await;
+    fixture.settle(token, &claimed, &s3o_model::cleanup::Outcome::Done).await;
+    refused(fixture.commit_put(direct_commit(fixture, &late)).await, Verdict::Fenced);
+    let planted = stray("suspended/planted~7fffffffffff70008000000000000001", 1);
+    assert_eq!(enqueue(fixture, &[planted]).await.expect("queued").len(), 1);
+    fixture.clock.advance(std::time::Duration::from_millis(1));
+    fixture.commit_put(direct_commit(fixture, &named("next"))).await.expect("committed");
+}
+
 /// Never both: a key would be named by a location and by a cleanup.
 pub async fn direct_commit_or_queue_wins(fixture: &Fixture) {
     let bucket = fixture.bucket("race").await;

@@ -1,11 +1,14 @@
 //! Tests of the checks that verify the catalog: they find damage, and nothing while operations run.
 
+use s3o_model::reconcile::FindingKind;
+use s3o_model::target::Target;
 use s3o_model::verify::{Invariant, NamedBy};
 
+use super::fixture::reconcile::stray;
 use super::fixture::{Fixture, backend};
 use super::quota_usage::furnish;
 use super::races::{random_operation, run_concurrently};
-use crate::checks;
+use crate::{Decision, checks};
 
 /// Rows that break an invariant, found with pages of this many rows.
 async fn broken(fixture: &Fixture, rows: usize) -> Vec<(Invariant, &'static str, String)> {
@@ -125,20 +128,42 @@ pub async fn rows_are_found_by_physical_key_and_identifier(fixture: &Fixture) {
     assert_eq!(named.into_iter().collect::<Vec<_>>(), [ids[1]], "no row names the draft of committed bytes");
 }
 
-/// Within their bounds, without lost locations.
-pub async fn located_keys_are_listed_in_order(fixture: &Fixture) {
+/// Rows of all tables, in the order of their keys and within their bounds. A lost copy has the size of its content.
+pub async fn rows_of_a_range_are_listed_in_order(fixture: &Fixture) {
     let bucket = fixture.bucket("names").await;
     let disk = backend("disk");
     for name in ["a", "b", "c"] {
-        fixture.put(bucket, name, 1).await;
+        fixture.put(bucket, name, 7).await;
     }
-    let all = fixture.catalog.located_keys(&disk, "", None, 10).await.expect("keys");
-    assert!(all.len() == 3 && all.is_sorted(), "{all:?}");
-    assert_eq!(fixture.catalog.located_keys(&disk, &all[0], Some(&all[1]), 10).await.expect("keys"), all[1..2]);
-    assert_eq!(fixture.catalog.located_keys(&disk, &all[0], None, 1).await.expect("keys"), all[1..2]);
-    fixture.change("UPDATE object_locations SET state = 'lost'", vec![]).await;
-    assert!(fixture.catalog.located_keys(&disk, "", None, 10).await.expect("keys").is_empty());
-    fixture.change("UPDATE object_locations SET state = 'present'", vec![]).await;
+    fixture.staged(bucket, "b", 1).await;
+    fixture.change("UPDATE object_locations SET state = 'lost', size_bytes = 0", vec![]).await;
+    let rows = async |after: &str, upto: Option<&str>, limit: usize| {
+        let rows = fixture.catalog.rows_between(&disk, (after, upto), limit).await.expect("rows");
+        rows.into_iter().map(|row| (row.physical_key.clone(), row)).unzip::<_, _, Vec<_>, Vec<_>>()
+    };
+    let (keys, found) = rows("", None, 10).await;
+    assert!(keys.len() == 4 && keys.is_sorted(), "{keys:?}");
+    let sizes: Vec<_> = found.iter().map(|row| (row.size_bytes, row.verified_at.is_some())).collect();
+    assert!(sizes.contains(&(1, false)) && sizes.iter().filter(|size| **size == (7, true)).count() == 3, "{sizes:?}");
+    assert_eq!(rows(&keys[0], Some(&keys[2]), 10).await.0, keys[1..3]);
+    assert_eq!(rows(&keys[0], None, 2).await.0, keys[1..3]);
+    fixture.change("UPDATE object_locations SET state = 'present', size_bytes = 7", vec![]).await;
+}
+
+/// Findings of passes name what they saw; the other findings name nothing here.
+pub async fn findings_of_passes_are_rows_of_their_keys(fixture: &Fixture) {
+    fixture.attach("disk", None).await;
+    let pass = fixture.listed_pass(vec![stray("a~1")]).await;
+    fixture.fold(&pass, Some("held")).await;
+    for found in fixture.findings().await.iter().filter(|found| found.kind == "stray") {
+        fixture.catalog.decide_finding(found.id, Decision::Dismiss).await.expect("decided").expect("accepted");
+    }
+    let rows = fixture.catalog.naming_rows(&backend("disk"), &["a~1", ""]).await.expect("rows");
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!(row.by, NamedBy::Finding { kind: FindingKind::Stray, dismissed: true });
+    assert_eq!((row.size_bytes, row.fingerprint.as_str(), &row.target), (5, "tag", &Target::Key));
+    let between = fixture.catalog.rows_between(&backend("disk"), ("", None), 9).await.expect("rows");
+    assert_eq!(between, rows);
 }
 
 /// It differs also if the sum of the bytes is the same as before.

@@ -32,7 +32,7 @@ pub struct RemoveCopy {
 
 /// SQL that is true if an instance finds another store than expected at this backend: its copies may be on the wrong
 /// one.
-pub(super) fn disputed(backend: &str) -> String {
+pub(crate) fn disputed(backend: &str) -> String {
     format!(
         "EXISTS (SELECT 1 FROM identity_records WHERE identity_records.backend_name = {backend} \
          AND reason IS NOT NULL AND coalesce(dismissed_hash, '') <> hash AND lease_until > :now)"

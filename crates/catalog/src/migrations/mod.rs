@@ -19,6 +19,7 @@ pub const SQLITE: &[&str] = &[
     include_str!("sqlite/0015_usage.sql"),
     include_str!("sqlite/0016_targets.sql"),
     include_str!("sqlite/0017_copy_epoch.sql"),
+    include_str!("sqlite/0018_reconcile.sql"),
 ];
 
 /// Steps of PostgreSQL, in order; the position (from 1) is the schema version.
@@ -40,6 +41,7 @@ pub const POSTGRES: &[&str] = &[
     include_str!("postgres/0015_usage.sql"),
     include_str!("postgres/0016_targets.sql"),
     include_str!("postgres/0017_copy_epoch.sql"),
+    include_str!("postgres/0018_reconcile.sql"),
 ];
 
 #[cfg(test)]

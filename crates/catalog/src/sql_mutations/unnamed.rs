@@ -14,6 +14,7 @@ const CLOSED: &str = "a key was queued on a backend that is being removed";
 const TOO_MANY: &str = "more keys wait than allowed";
 const DRAFT: &str = "the draft of an open write was queued";
 const QUEUED: &str = "FROM cleanup_queue WHERE backend_name = $1 AND physical_key";
+const DELETED: &str = "a commit names bytes that were deleted";
 const UPLOAD: &str = "an upload was queued twice";
 
 guards! { [sqlite]
@@ -37,6 +38,8 @@ guards! { [sqlite]
         [Words("orphan_bytes = orphan_bytes + s.n", "orphan_bytes = orphan_bytes + s.n - s.n")], [broken::QUOTAS];
     a_direct_commit_names_no_queued_key in a_queued_key_is_committed: "commit_put",
         [Guard("AS named WHERE NOT")], [broken::NAMED];
+    a_direct_commit_names_no_deleted_key in a_deleted_key_is_committed: "commit_put",
+        [Words("queued_upto >= CAST($3 AS BIGINT)", "1 = 0")], [DELETED];
 }
 
 fn found(physical_key: &str, target: Target) -> UnnamedKey {
@@ -137,4 +140,14 @@ async fn a_queued_key_is_committed(fixture: &Fixture) -> Damage {
     enqueue(fixture, &[found(&intent.physical_key, Target::Key)]).await;
     fixture.commit_put(direct_commit(fixture, &intent)).await.ok();
     Damage::new()
+}
+
+/// The writer was suspended until the bytes were queued and deleted.
+async fn a_deleted_key_is_committed(fixture: &Fixture) -> Damage {
+    let intent = fixture.intent(fixture.bucket("data").await, "a", 5);
+    let intent = Intent { physical_key: format!("data/{}", intent.physical_key), ..intent };
+    enqueue(fixture, &[found(&intent.physical_key, Target::Key)]).await;
+    let (token, claimed) = fixture.claim(9).await;
+    fixture.settle(token, &claimed, &Outcome::Done).await;
+    damage_if(fixture.commit_put(direct_commit(fixture, &intent)).await.is_ok(), DELETED)
 }

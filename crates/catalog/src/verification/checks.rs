@@ -147,11 +147,13 @@ fn about_references() -> Vec<Check> {
 const WITHOUT_COPY: &str = "r.state = 'live' AND r.kind = 'whole' AND NOT EXISTS \
      (SELECT 1 FROM object_locations l WHERE l.content_id = r.id AND l.state <> 'lost')";
 
-/// True for content whose copy was lost with a backend that an operator wrote off.
+/// True for content whose copy was lost with a backend that an operator wrote off, or is missing or of another size by
+/// a finding of reconcile.
 const REPORTED_LOST: &str = "EXISTS (SELECT 1 FROM object_locations w JOIN findings f \
-     ON f.backend_name = w.backend_name AND f.physical_key = '' AND f.kind = 'lost_copies' WHERE w.content_id = r.id)";
+     ON f.backend_name = w.backend_name AND f.physical_key IN ('', w.physical_key) \
+     AND f.kind IN ('lost_copies', 'missing', 'wrong_size') WHERE w.content_id = r.id)";
 
-/// Not a check that must hold: finds the contents that were lost with backends that an operator wrote off.
+/// Not a check that must hold: finds the contents that are known to be lost.
 #[must_use]
 pub fn lost_contents() -> &'static Check {
     static LOST: LazyLock<Check> = LazyLock::new(|| {

@@ -36,7 +36,7 @@ impl Catalog {
     async fn without_rows(&self, backend: &BackendName, keys: Vec<UnnamedKey>) -> Result<Vec<UnnamedKey>, Error> {
         let names: Vec<&str> = keys.iter().map(|key| key.physical_key.as_str()).collect();
         let rows = self.in_tables([&naming::NAMED, &naming::NAMED_BY_TABLE], backend, &names).await?;
-        let rows = rows.iter().map(naming_row).collect::<Result<Vec<NamingRow>, _>>()?;
+        let rows = rows.iter().map(|row| naming_row(row, None)).collect::<Result<Vec<NamingRow>, _>>()?;
         let names_it =
             |key: &UnnamedKey, row: &NamingRow| row.physical_key == key.physical_key && row.names(&key.target);
         Ok(keys.into_iter().filter(|key| !rows.iter().any(|row| names_it(key, row))).collect())

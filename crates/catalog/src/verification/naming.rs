@@ -14,18 +14,30 @@ pub(super) struct Naming {
     /// SQL condition for the rows that name bytes.
     pub only: &'static str,
     /// SQL expression for the kind of a row; `naming_row` translates it to `NamedBy`.
-    kind: &'static str,
+    pub kind: &'static str,
     /// SQL expression for the target of a row under its key.
     pub target: &'static str,
     /// True if a row names everything under its key, whatever its target.
     pub names_all: bool,
     /// A column that no index contains, for queries that read the table.
     unindexed: &'static str,
+    /// SQL expressions for the size that the bytes should have, and for when they were last verified.
+    pub compared: [&'static str; 2],
     /// The quota counter that includes its bytes, if any.
     pub counter: Option<&'static str>,
     /// True if a row means that a write or delete may be under way or has an unknown outcome.
     unsettled: bool,
 }
+
+/// The size of a row, which is not verified.
+const PLAIN: [&str; 2] = ["size_bytes", "CAST(NULL AS BIGINT)"];
+
+/// A lost copy counts what is left of it; its bytes should be those of the content.
+const OF_CONTENT: [&str; 2] = [
+    "CASE state WHEN 'lost' THEN (SELECT c.size_bytes FROM contents c WHERE c.id = object_locations.content_id) \
+     ELSE size_bytes END",
+    "verified_at",
+];
 
 /// Locations come first because there may be many: a check of two tables runs for each row of the later one.
 pub(super) const NAMING: &[Naming] = &[
@@ -36,6 +48,7 @@ pub(super) const NAMING: &[Naming] = &[
         target: OBJECT_TARGET,
         names_all: false,
         unindexed: "size_bytes",
+        compared: OF_CONTENT,
         counter: Some("used"),
         unsettled: false,
     },
@@ -46,6 +59,7 @@ pub(super) const NAMING: &[Naming] = &[
         target: "target",
         names_all: false,
         unindexed: "size_bytes",
+        compared: PLAIN,
         counter: Some("orphan"),
         unsettled: true,
     },
@@ -56,6 +70,7 @@ pub(super) const NAMING: &[Naming] = &[
         target: "target",
         names_all: false,
         unindexed: "size_bytes",
+        compared: PLAIN,
         counter: Some("orphan"),
         // Its write may never have arrived; no probe has shown it yet.
         unsettled: true,
@@ -67,6 +82,7 @@ pub(super) const NAMING: &[Naming] = &[
         target: "target",
         names_all: false,
         unindexed: "size_bytes",
+        compared: PLAIN,
         counter: None,
         // An operator may have deleted the bytes.
         unsettled: true,
@@ -79,6 +95,7 @@ pub(super) const NAMING: &[Naming] = &[
         target: "''",
         names_all: true,
         unindexed: "size_bytes",
+        compared: PLAIN,
         counter: Some("reserved"),
         unsettled: true,
     },

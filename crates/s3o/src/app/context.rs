@@ -17,7 +17,7 @@ use s3o_model::shared::Shared;
 use s3o_server::audit::Audit;
 use s3o_workers::{
     BatchConcurrency, Budget, ClockGuard, CopyTasks, DrainProgress, DriftGauge, ExpiryClaims, RebalanceSettings,
-    SharedRules, UsageFlushSettings,
+    ReconcileSettings, SharedRules, UsageFlushSettings,
 };
 use tokio::sync::Notify;
 
@@ -74,6 +74,8 @@ pub(super) struct AppContext {
     pub unhealthy_after: Shared<Duration>,
     /// Settings of the rebalancer; a reload replaces them.
     pub rebalance: Shared<RebalanceSettings>,
+    /// Settings of the reconciler; a reload replaces them.
+    pub reconcile: Shared<ReconcileSettings>,
     /// Settings of the usage flush; a reload replaces them.
     pub usage_settings: Shared<UsageFlushSettings>,
     /// Counts usage by the catalog's clock.
@@ -92,9 +94,8 @@ impl AppContext {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let ids = IdSource::new(Arc::clone(&clock), Arc::clone(&entropy));
         let instance = InstanceId::new(ids.fresh());
-        let audit = open_audit(config, &clock)?;
         let mut registry = Registry::default();
-        audit.register(&mut registry);
+        let audit = open_audit(config, &clock, &mut registry)?;
         let usage_context = usage_context(&clock, entropy.as_ref());
         let drift = DriftGauge::register(&mut registry, config.backends.iter().map(|backend| backend.name.clone()));
         let budget = Budget::new(config.server.max_concurrent_requests);
@@ -120,6 +121,7 @@ impl AppContext {
             circuit: Shared::new(config.circuit_breaker.circuit),
             unhealthy_after: Shared::new(config.replication.unhealthy_after),
             rebalance: Shared::new(workers::rebalance_settings(config)),
+            reconcile: Shared::new(config.reconcile),
             usage_settings: Shared::new(usage::settings(config)),
             usage: usage_context,
             usage_wakeup: Arc::default(),
@@ -133,9 +135,11 @@ impl AppContext {
     }
 }
 
-fn open_audit(config: &Config, clock: &Arc<dyn Clock>) -> Result<Audit, CommandFailure> {
+fn open_audit(config: &Config, clock: &Arc<dyn Clock>, registry: &mut Registry) -> Result<Audit, CommandFailure> {
     let opened = Audit::open(&config.audit, Arc::clone(clock));
-    opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))
+    let audit = opened.map_err(|error| CommandFailure::of(&format!("audit {}", config.audit.display()), error))?;
+    audit.register(registry);
+    Ok(audit)
 }
 
 fn usage_context(clock: &Arc<dyn Clock>, entropy: &dyn Entropy) -> UsageContext {

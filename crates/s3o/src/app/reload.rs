@@ -72,6 +72,7 @@ impl App {
             self.fleet.suspect(backend.name());
         }
         self.context.rebalance.replace(workers::rebalance_settings(&config));
+        self.context.reconcile.replace(config.reconcile);
         self.context.longest.replace(workers::longest(&config));
         self.stats.set_stale_timeout(config.cleanup.multipart_stale_timeout);
         self.runner.replace(workers::all(&WorkerParts {

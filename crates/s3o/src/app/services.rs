@@ -6,7 +6,9 @@ use parking_lot::Mutex;
 use s3o_server::admin::{AdminState, GaugeSources, Gauges};
 use s3o_server::middleware::{Observer, RequestMetrics};
 use s3o_server::s3::{self, ServiceOptions};
-use s3o_workers::{BackendFollower, DeadLetterService, Prober, RetirementService, Verifier, VerifierParts};
+use s3o_workers::{
+    BackendFollower, DeadLetterService, Prober, ReconcileService, RetirementService, Verifier, VerifierParts,
+};
 
 use super::{App, open};
 
@@ -73,6 +75,7 @@ impl App {
             dead_letters: self.dead_letters(),
             retirement: self.retirement(),
             verifier: self.verifier(),
+            reconcile: self.reconcile(),
             lifecycle_rules: context.lifecycle_rules.clone(),
             engine: self.engine.clone(),
             rebalance: context.rebalance.clone(),
@@ -103,6 +106,17 @@ impl App {
             progress: self.context.drain_progress.clone(),
             drain_wakeup: Arc::clone(&self.context.drain_wakeup),
             clock: Arc::clone(&self.context.clock),
+        }
+    }
+
+    fn reconcile(&self) -> ReconcileService {
+        ReconcileService {
+            catalog: Arc::clone(&self.catalog),
+            fleet: Arc::clone(&self.fleet),
+            identity: Arc::clone(&self.identity),
+            runner: Arc::clone(&self.runner),
+            settings: self.context.reconcile.clone(),
+            instance: self.context.instance,
         }
     }
 

@@ -11,8 +11,8 @@ use s3o_model::recovery::REST_MAX;
 use s3o_workers::{
     CleanupSettings, CleanupWorker, CopySettings, DrainWorker, ExpiryWorker, IdentityWorker, Kind, LifecycleWorker,
     OverReplicationWorker, PendingReaperWorker, QuotaAuditWorker, RECORD_LEASE, ReaperSettings, RebalanceSettings,
-    RebalancerWorker, ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, UsageFlushWorker, UsageLedger,
-    WatchdogSettings, WatchdogWorker, Worker,
+    RebalancerWorker, ReconcilerWorker, ReplicatorWorker, Schedule, Scheduled, StaleMultipartWorker, UsageFlushWorker,
+    UsageLedger, WatchdogSettings, WatchdogWorker, Worker,
 };
 use tokio::sync::Notify;
 
@@ -49,6 +49,7 @@ pub(super) fn all(parts: &WorkerParts<'_>) -> Vec<Scheduled> {
         over_replication(parts),
         drain(parts),
         rebalancer(parts),
+        reconciler(parts),
         usage_flush(parts),
     ]
 }
@@ -235,6 +236,24 @@ fn rebalancer(parts: &WorkerParts<'_>) -> Scheduled {
     let mut scheduled = scheduled(worker, config.rebalance.interval, Kind::Locked);
     scheduled.schedule.enabled = config.rebalance.enabled;
     scheduled
+}
+
+/// How often the reconciler queries whether a pass is due, or goes on.
+const RECONCILE_INTERVAL: Duration = Duration::from_mins(1);
+
+fn reconciler(parts: &WorkerParts<'_>) -> Scheduled {
+    let WorkerParts { config, catalog, fleet, identity, engine, context, .. } = *parts;
+    let worker = ReconcilerWorker {
+        catalog: Arc::clone(catalog),
+        fleet: Arc::clone(fleet),
+        identity: Arc::clone(identity),
+        engine: engine.clone(),
+        settings: context.reconcile.clone(),
+        instance: context.instance,
+        ids: context.ids.clone(),
+        cleanup_wakeup: Arc::clone(&context.cleanup_wakeup),
+    };
+    scheduled(worker, config.reconcile.interval.min(RECONCILE_INTERVAL), Kind::Locked)
 }
 
 /// With Redis, one instance records the totals of all.

@@ -1,8 +1,12 @@
 //! Arguments of the commands that use the admin API.
 
+mod findings;
+
 use std::fmt;
 
 use clap::{ArgGroup, Args, Subcommand};
+
+pub use findings::{FindingsAction, FindingsCommand, ReconcileCommand};
 
 /// Admin token. `Debug` does not print it.
 #[derive(Clone)]
@@ -127,33 +131,6 @@ pub enum DlqAction {
         /// Also discard them if their bytes may still exist; a finding keeps record of these bytes
         #[arg(long)]
         force: bool,
-    },
-}
-
-#[derive(Debug, Args)]
-pub struct FindingsCommand {
-    #[command(flatten)]
-    pub(super) client: AdminOptions,
-    #[command(subcommand)]
-    pub(super) action: FindingsAction,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum FindingsAction {
-    /// List the findings in the order of their IDs
-    List {
-        /// Only findings about this backend
-        #[arg(long, value_name = "NAME")]
-        backend: Option<String>,
-        /// Only findings of this kind, such as `written_off`
-        #[arg(long, value_name = "KIND")]
-        kind: Option<String>,
-        /// Number of findings to list, at most 1000
-        #[arg(long, value_name = "N", default_value = "100")]
-        limit: String,
-        /// Start after this ID
-        #[arg(long, value_name = "ID")]
-        after: Option<String>,
     },
 }
 

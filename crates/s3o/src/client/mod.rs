@@ -8,6 +8,7 @@ mod findings;
 mod lifecycle;
 mod queues;
 mod rebalance;
+mod reconcile;
 mod status;
 mod table;
 mod verify;
@@ -16,8 +17,8 @@ mod workers;
 use crate::cli::CommandFailure;
 use arguments::{BackendAction, CleanupAction, DlqAction, FindingsAction, WorkersAction};
 pub use arguments::{
-    BackendCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, RebalanceCommand, ReplicateCommand,
-    StatusCommand, VerifyCommand, WorkersCommand,
+    BackendCommand, CleanupCommand, DlqCommand, FindingsCommand, LifecycleCommand, RebalanceCommand, ReconcileCommand,
+    ReplicateCommand, StatusCommand, VerifyCommand, WorkersCommand,
 };
 pub use catalog::{CatalogCommand, catalog};
 use connection::AdminConnection;
@@ -41,6 +42,12 @@ pub fn rebalance(command: &RebalanceCommand) -> Result<(), CommandFailure> {
         return rebalance::plan(&connection, command.client.json);
     }
     workers::run(&connection, "rebalancer", command.client.json)
+}
+
+/// Compares backends with the catalog, or prints what would be found.
+pub fn reconcile(command: &ReconcileCommand) -> Result<(), CommandFailure> {
+    let connection = AdminConnection::open(&command.client)?;
+    reconcile::run(&connection, command)
 }
 
 /// Checks the invariants and prints the violations.
@@ -75,14 +82,20 @@ pub fn cleanup(command: &CleanupCommand) -> Result<(), CommandFailure> {
     }
 }
 
-/// Lists the findings.
+/// Lists the findings, approves or dismisses some.
 pub fn findings(command: &FindingsCommand) -> Result<(), CommandFailure> {
     let connection = AdminConnection::open(&command.client)?;
-    let FindingsAction::List { backend, kind, limit, after } = &command.action;
-    let given = [("backend", backend.as_deref()), ("kind", kind.as_deref()), ("after", after.as_deref())];
-    let mut query: Vec<(&str, &str)> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    query.push(("limit", limit.as_str()));
-    findings::list(&connection, &query, command.client.json)
+    let json = command.client.json;
+    match &command.action {
+        FindingsAction::List { backend, kind, limit, after } => {
+            let given = [("backend", backend.as_deref()), ("kind", kind.as_deref()), ("after", after.as_deref())];
+            let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
+            let query: Vec<(&str, &str)> = given.chain([("limit", limit.as_str())]).collect();
+            findings::list(&connection, &query, json)
+        }
+        FindingsAction::Approve { ids } => findings::decide(&connection, "approve", ids, json),
+        FindingsAction::Dismiss { ids } => findings::decide(&connection, "dismiss", ids, json),
+    }
 }
 
 /// Lists, retries or discards dead letters.

@@ -8,6 +8,7 @@ mod faults;
 mod file;
 mod read;
 mod rebalance;
+mod reconcile;
 mod replication;
 mod restart;
 mod sections;
@@ -32,6 +33,7 @@ use s3o_model::placement::Strategy;
 use s3o_model::recovery::Recovery;
 use s3o_model::usage::UsageLimits;
 use s3o_server::s3::AccessKey;
+use s3o_workers::ReconcileSettings;
 
 pub use cache::{CacheConfig, RedisUrl, SharedCache};
 pub use faults::Faults;
@@ -76,6 +78,7 @@ pub struct Config {
     /// Section `replication`: how many copies objects have.
     pub replication: ReplicationConfig,
     pub rebalance: RebalanceConfig,
+    pub reconcile: ReconcileSettings,
     /// Section `circuit_breaker`.
     pub circuit_breaker: CircuitBreakerConfig,
     /// Section `write_path.pending_intents`.

@@ -14,7 +14,8 @@ use serde_json::Value;
 use super::faults::Faults;
 use super::read::Section;
 use super::{
-    AdminConfig, Config, Database, backends, cache, conflicts, rebalance, replication, server, usage, workers,
+    AdminConfig, Config, Database, backends, cache, conflicts, rebalance, reconcile, replication, server, usage,
+    workers,
 };
 
 /// Ten times the default `max_connections` of PostgreSQL.
@@ -25,7 +26,7 @@ const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 
 /// Sections of parts that are not built yet.
-const NOT_BUILT: [&str; 5] = ["reconcile", "sweep", "integrity", "notifications", "small_objects"];
+const NOT_BUILT: [&str; 4] = ["sweep", "integrity", "notifications", "small_objects"];
 
 /// Reads the whole configuration; paths that are not configured are below `data`.
 pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
@@ -43,6 +44,7 @@ pub(super) fn config(tree: &Value, data: &Path) -> Result<Config, Faults> {
         strategy: routing(root.section("routing")),
         replication,
         rebalance: rebalance::rebalance(root.section("rebalance")),
+        reconcile: reconcile::reconcile(root.section("reconcile")),
         circuit_breaker: workers::circuit_breaker(root.section("circuit_breaker")),
         intents: workers::intents(root.section("write_path")),
         cleanup: workers::cleanup(root.section("cleanup_queue")),

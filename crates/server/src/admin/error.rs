@@ -67,7 +67,9 @@ impl From<s3o_workers::Error> for AdminError {
             s3o_workers::Error::NoSuchBackend(_) => {
                 Self::new(StatusCode::NOT_FOUND, "no_such_backend", error.to_string())
             }
-            s3o_workers::Error::Backend { .. } | s3o_workers::Error::Catalog(_) => Self::away(&error),
+            s3o_workers::Error::Backend { .. }
+            | s3o_workers::Error::Catalog(_)
+            | s3o_workers::Error::Listing { .. } => Self::away(&error),
         }
     }
 }

@@ -15,6 +15,7 @@ mod lists;
 mod log_level;
 mod metrics;
 mod queues;
+mod reconcile;
 mod retirement;
 mod stats;
 mod status;
@@ -37,8 +38,8 @@ use s3o_model::entropy::Entropy;
 use s3o_model::ids::InstanceId;
 use s3o_model::shared::Shared;
 use s3o_workers::{
-    ClockGuard, DeadLetterService, IdentityWorker, RebalanceSettings, RetirementService, Runner, SharedRules,
-    UsageLedger, Verifier,
+    ClockGuard, DeadLetterService, IdentityWorker, RebalanceSettings, ReconcileService, RetirementService, Runner,
+    SharedRules, UsageLedger, Verifier,
 };
 
 use crate::audit::Audit;
@@ -81,6 +82,8 @@ pub struct AdminState {
     pub retirement: RetirementService,
     /// Checks the invariants.
     pub verifier: Verifier,
+    /// Starts, shows and cancels passes of reconcile.
+    pub reconcile: ReconcileService,
     /// The lifecycle rules of the configuration.
     pub lifecycle_rules: SharedRules,
     /// Reads the loads of the backends for a dry run of the rebalancer.
@@ -101,6 +104,15 @@ pub struct AdminState {
     pub entropy: Arc<dyn Entropy>,
 }
 
+/// Passes of reconcile, and findings.
+fn reconcile_routes() -> Router<Arc<AdminState>> {
+    Router::new()
+        .route("/findings", get(findings::list))
+        .route("/findings/{id}/approve", post(findings::approve))
+        .route("/findings/{id}/dismiss", post(findings::dismiss))
+        .route("/reconcile", get(reconcile::show).post(reconcile::run).delete(reconcile::cancel))
+}
+
 /// Builds the service of the admin listener.
 pub fn router(state: AdminState) -> Router {
     let state = Arc::new(state);
@@ -116,7 +128,7 @@ pub fn router(state: AdminState) -> Router {
         .route("/dlq/discard", post(queues::discard_all))
         .route("/dlq/{id}/retry", post(queues::retry))
         .route("/dlq/{id}/discard", post(queues::discard))
-        .route("/findings", get(findings::list))
+        .merge(reconcile_routes())
         .route("/lifecycle/preview", get(lifecycle::preview))
         .route("/verify", get(verify::progress).post(verify::run))
         .route("/catalog/backup", post(catalog::backup))

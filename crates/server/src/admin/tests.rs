@@ -130,10 +130,10 @@ async fn workers_are_paused_and_resumed() {
 async fn workers_are_listed_in_pages_by_name() {
     let fixture = AdminFixture::new().await;
     for (query, names, next) in [
-        ("", vec!["cleanup", "expiry", "lifecycle"], json!(null)),
+        ("", vec!["cleanup", "expiry", "lifecycle", "reconciler"], json!(null)),
         ("?limit=2", vec!["cleanup", "expiry"], json!("expiry")),
-        ("?limit=2&after=expiry", vec!["lifecycle"], json!(null)),
-        ("?limit=3", vec!["cleanup", "expiry", "lifecycle"], json!(null)),
+        ("?limit=2&after=expiry", vec!["lifecycle", "reconciler"], json!(null)),
+        ("?limit=4", vec!["cleanup", "expiry", "lifecycle", "reconciler"], json!(null)),
     ] {
         let page = parsed(fixture.ask("GET", &format!("/admin/api/workers{query}"), BEARER).await);
         let found: Vec<_> =

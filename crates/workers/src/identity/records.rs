@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use s3o_backend::SharedBackend;
+use s3o_backend::fleet::NOT_REACHED;
 use s3o_backend::identity::{IDENTITY_KEY, Identity as Carried, fingerprint};
 use s3o_catalog::{IdentityRecord, SharedBackendState};
 use s3o_model::names::BackendName;
-
+use s3o_model::reconcile::PassFault;
 use tokio::time::timeout;
 
 use super::marks::Mismatch;
@@ -98,8 +99,7 @@ impl IdentityWorker {
 
     /// Whether a live record blocks deletes on a backend.
     pub(super) async fn is_disputed(&self, name: &BackendName) -> Result<bool, Error> {
-        let live = self.parts.records.live_records(name).await?;
-        let disputing = live.into_iter().find(|record| record.reason.is_some() && !record.dismissed);
+        let disputing = self.disputing_record(name).await?;
         if let Some(IdentityRecord { host, reason, .. }) = &disputing {
             let reason = reason.as_deref().unwrap_or_default();
             tracing::info!(backend = %name, host, reason, "deletes paused, an instance found a different store");
@@ -107,6 +107,25 @@ impl IdentityWorker {
         let why = disputing.as_ref().map(|record| format!("instance {} finds a different store there", record.host));
         self.state(name, |state| state.disputed = why);
         Ok(disputing.is_some())
+    }
+
+    async fn disputing_record(&self, name: &BackendName) -> Result<Option<IdentityRecord>, Error> {
+        let live = self.parts.records.live_records(name).await?;
+        Ok(live.into_iter().find(|record| record.reason.is_some() && !record.dismissed))
+    }
+
+    /// Why a listing of a backend proves nothing: its identity, compared now, does not match, or an instance finds
+    /// another store there.
+    pub async fn store_fault(&self, backend: &SharedBackend) -> Result<Option<PassFault>, Error> {
+        let name = backend.name();
+        if self.parts.fleet.frozen_reason(name).as_deref() == Some(NOT_REACHED) {
+            let away = s3o_backend::Error::Unknown(NOT_REACHED.to_owned());
+            return Err(Error::of(backend, away));
+        }
+        if self.is_frozen(name) || !self.check(backend).await? {
+            return Ok(Some(PassFault::Identity));
+        }
+        Ok(self.disputing_record(name).await?.map(|record| PassFault::Disputed(record.host)))
     }
 
     /// Follows the states of the backends that all instances share: placement avoids draining backends, removed ones

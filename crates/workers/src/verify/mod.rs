@@ -3,11 +3,9 @@
 //! Each check reads the catalog page by page, every page in one consistent query. Backends are listed
 //! page by page and compared with the rows that name their keys; every difference is checked twice.
 
-mod keys;
-mod listing;
 mod progress;
 mod report;
-mod unfinished;
+mod stored;
 
 use std::sync::Arc;
 
@@ -188,7 +186,7 @@ impl Verifier {
         if !self.fits(backend, &mut found).await? {
             return Ok(found);
         }
-        let listed = self.list(backend, &mut found).await;
+        let listed = self.compare_stored(backend, &mut found).await;
         let mut after = VerifyReport::default();
         if !self.fits(backend, &mut after).await? {
             return Ok(after);

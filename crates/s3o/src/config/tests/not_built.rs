@@ -3,8 +3,7 @@
 use super::{DISK, parse};
 
 /// One setting of every part that is not built, with the path under which it is refused.
-const NOT_BUILT: [(&str, &str); 8] = [
-    ("reconcile: {enabled: true}", "reconcile"),
+const NOT_BUILT: [(&str, &str); 7] = [
     ("sweep: {enabled: true}", "sweep"),
     ("integrity: {enabled: true}", "integrity"),
     ("notifications: {interval: 5s}", "notifications"),

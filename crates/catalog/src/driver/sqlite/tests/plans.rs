@@ -290,6 +290,6 @@ async fn cost_of_a_verification_page_does_not_grow() {
     }
     let disk = "disk".parse().expect("a name");
     fixture.catalog.naming_rows(&disk, &["a"]).await.expect("rows");
-    fixture.catalog.located_keys(&disk, "a", None, 10).await.expect("keys");
+    fixture.catalog.rows_between(&disk, ("a", None), 10).await.expect("rows");
     assert_no_cost_grows(&recorder, checks().len() + 2).await;
 }
