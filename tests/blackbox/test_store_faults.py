@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -32,6 +33,8 @@ WITHOUT_END = (HANGS, STALLS)
 MODES = (STOPS, ERRORS, WRITES_FAIL, CUTS, *WITHOUT_END)
 # How long a write waits for a store that does not answer.
 STALL_SECONDS = 10
+# Reads leave a slow store to the others for a minute.
+MEASURED_AGAIN_SECONDS = 90
 # On top of the slowest GET without a fault: the machine schedules a GET and its timer among the load.
 SLACK_SECONDS = 0.5
 SETTINGS = {
@@ -116,12 +119,14 @@ class StoreFaultRun:
         self.results.phase = phase
         time.sleep(seconds)
 
-    def inject(self, store, mode):
-        """One fault of one store, until all contents have two copies again."""
+    def inject(self, store, mode, is_last):
+        """One fault of one store, until all contents have two copies again. On the last store, some request meets it."""
         phase = f"{store.name} {mode}"
         seconds = SECONDS + (FIRST_BYTE_SECONDS if mode in WITHOUT_END else 0)
         store.fail(mode)
         self.run_phase(phase, seconds)
+        if is_last and mode != STOPS and not self.met[mode]:
+            eventually(lambda: store.failed, MEASURED_AGAIN_SECONDS, 0.1, f"{phase}: no request met the fault")
         store.recover()
         self.met[mode] += store.failed
         self.recovered(phase)
@@ -182,18 +187,18 @@ def run_faults(servers, stores, wiped, capsys):
     took = {}
     with StoreFaultRun(servers, stores) as drill:
         drill.run_phase("healthy", 2)
-        for store in wiped or stores[:1]:
+        chosen = wiped or stores[:1]
+        for store in chosen:
             for mode in MODES:
-                took[f"{store.name} {mode}"] = seconds_of(lambda store=store, mode=mode: drill.inject(store, mode))
+                act = partial(drill.inject, store, mode, store is chosen[-1])
+                took[f"{store.name} {mode}"] = seconds_of(act)
             if wiped:
                 took[f"{store.name} wiped"] = seconds_of(lambda store=store: drill.wipe(store))
         drill.run_phase("healthy", 1)
     with capsys.disabled():
         print_results(drill.results, took)
     assert not drill.results.failures, drill.results.failures[:5]
-    # Reads prefer the faster stores, so that none may meet a store that stalls; another test makes one do that.
-    expected = (ERRORS, WRITES_FAIL, HANGS, *((CUTS,) if wiped else ()))
-    assert all(drill.met[mode] > 0 for mode in expected), drill.met
+    assert all(drill.met[mode] > 0 for mode in MODES if mode != STOPS), drill.met
     healthy = drill.results.slowest("GET", lambda phase: phase == "healthy")
     waiting = drill.results.slowest("GET", lambda phase: any(mode in phase for mode in WITHOUT_END))
     assert waiting <= healthy + FIRST_BYTE_SECONDS + SLACK_SECONDS, (waiting, healthy)

@@ -1,5 +1,5 @@
-//! Small reads of what the kernel has in memory, on the calling thread. A thread of the disk costs more than the read
-//! itself.
+//! Small reads of what the kernel has in memory, on the calling thread. To hand a read to a thread of the disk costs more
+//! than the read itself.
 //!
 //! Nothing here waits for a disk: the kernel refuses a lookup or a read that would. It cannot guarantee that for
 //! file systems that ask a server or another process, so those are never read this way.
@@ -32,7 +32,8 @@ pub(super) fn is_local(folder: &OwnedFd) -> bool {
     kind.is_some_and(|kind| LOCAL.contains(&kind))
 }
 
-/// The bytes of a small span. `None` if anything is not in memory or is wrong: the read on a thread of the disk tells.
+/// The bytes of a small span. `None` if anything is not in memory or is wrong: the read on a thread of the disk then
+/// returns the bytes or the error.
 pub(super) fn read(state: &FsState, key: &str, span: Option<Span>) -> Option<Bytes> {
     if span.is_some_and(|span| span.length > SIZE_MAX) {
         return None;
