@@ -1,5 +1,5 @@
-//! Small reads of what the kernel has in memory, on the calling thread. To hand a read to a thread of the disk costs more
-//! than the read itself.
+//! Small reads of what the kernel has in memory, on the calling thread. To hand a read to a thread of the disk costs
+//! more than the read itself.
 //!
 //! Nothing here waits for a disk: the kernel refuses a lookup or a read that would. It cannot guarantee that for
 //! file systems that ask a server or another process, so those are never read this way.
